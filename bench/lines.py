@@ -21,11 +21,11 @@ from pathlib import Path
 from elasticjob.api import Member, Members, RendezvousStatus
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.links.line import Line
-from elasticjob_sidecar.links.lines import Lines
+from elasticjob_sidecar.links.link import Line
+from elasticjob_sidecar.links.links import Links
+from elasticjob_sidecar.membership.link_monitor import Times, times_of
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
-from elasticjob_sidecar.membership.silences import Times, times_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.credentials import Credentials
 from elasticjob_sidecar.store.transport import Transport
@@ -42,7 +42,7 @@ class Row:
     seconds_until_up: float
     cores: float
     mib: float  # more than before the first line
-    doubts: int
+    suspects: int
 
 
 class Stands:
@@ -50,7 +50,7 @@ class Stands:
 
     def __init__(self, index: int, workers: int, store: str) -> None:
         members = Members(Member(one, ID) for one in range(workers))
-        job = {"phase": "Formed", "round": 1, "participants": str(members), "store": store, "challenge": {}}
+        job = {"phase": "Formed", "round": 1, "participants": str(members), "store": store, "ping": {}}
         status = RendezvousStatus.parse(job)
         self.standing = Standing(members[index], Mode.HANDED, status, 0, 0, None, None)
         self.next_change = asyncio.Event()
@@ -70,7 +70,7 @@ class Worker:
     def __init__(self, index: int, workers: int, store: str, credentials: Credentials) -> None:
         self.transport, self.metrics = Transport(credentials, JOB_UID), Metrics()
         driver: Driver = Stands(index, workers, store)  # type: ignore[assignment]
-        self.lines = Lines(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
+        self.lines = Links(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
 
     @property
     def open(self) -> int:
@@ -100,8 +100,8 @@ async def rank_0(workers: int, seconds: float) -> Row:
         used, began = time.process_time(), time.monotonic()
         await asyncio.sleep(seconds)
         cores = (time.process_time() - used) / (time.monotonic() - began)
-        doubts = int(worker.metrics.doubts._value.get())
-        return Row(workers=workers, seconds_until_up=up, cores=cores, mib=resident_mib() - before, doubts=doubts)
+        suspects = int(worker.metrics.suspects._value.get())
+        return Row(workers=workers, seconds_until_up=up, cores=cores, mib=resident_mib() - before, suspects=suspects)
     finally:
         running.cancel()
         others.kill()
@@ -120,7 +120,7 @@ async def member(transport: Transport, store: str, times: Times) -> None:
     await asyncio.sleep(random.uniform(times.earliest, times.latest))
     while True:
         with contextlib.suppress(OSError, TimeoutError):
-            line = Line(await transport.connect_line(store, 1, UP_SECONDS), lambda: None)
+            line = Line(await transport.connect_link(store, 1, UP_SECONDS), lambda: None)
             await line.talk(times.sign, sys.maxsize)
 
 
@@ -145,7 +145,7 @@ def main() -> None:
     (BUILD / "bench-lines.json").write_text(json.dumps(asdict(row), indent=1))
     print(
         f"{row.workers} workers: lines up after {row.seconds_until_up:.1f} s; rank 0 then takes {row.cores:.3f} cores "
-        f"and {row.mib:.0f} MiB more; doubts: {row.doubts}"
+        f"and {row.mib:.0f} MiB more; suspects: {row.suspects}"
     )
 
 

@@ -129,13 +129,13 @@ def record_body(pod: Object, place: Place, certificate: str) -> Object:
 
 
 def joined() -> WorkerStatus:
-    return WorkerStatus(answer=0)
+    return WorkerStatus(ack=0)
 
 
 def trains(rank: int, step: int) -> WorkerStatus:
     """In round 1; every rank has taken steps there, and told so as sidecars do."""
     progress = Progress(step, 1_000_000, {"loss": 1 / (1 + step), "tokens_per_second": 100_000.0 + step})
-    return WorkerStatus(handed=(1, rank), progress=progress, connected=1 if rank == 0 else None, stepped=1, answer=0)
+    return WorkerStatus(handed=(1, rank), progress=progress, connected=1 if rank == 0 else None, stepped=1, ack=0)
 
 
 def _address(place: Place) -> str:

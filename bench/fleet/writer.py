@@ -13,7 +13,7 @@ from typing import Any
 
 from rounds.child import serve
 
-from elasticjob.signs import backstop_seconds, heartbeat_seconds
+from elasticjob.heartbeats import backstop_seconds, record_seconds
 from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, UNREAD_SECONDS
 from elasticjob_sidecar.api_server.worker_status import WorkerStatus
 from fleet import objects
@@ -147,7 +147,7 @@ class Writer:
     async def _sidecar(self, record: Record, workers: int) -> None:
         """For ever. Rank 0 has news of its script all the time, so it writes as often as any sidecar may."""
         rank = record.place.index
-        pace = backstop_seconds(workers) if rank else heartbeat_seconds(workers, None)
+        pace = backstop_seconds(workers) if rank else record_seconds(workers)
         wait, began = random.uniform(0, pace), time.monotonic()
 
         def step_now() -> int:

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from elasticjob.signs import default_worker_lost
-from elasticjob_sidecar.membership.silences import times_of
+from elasticjob.heartbeats import default_worker_lost
+from elasticjob_sidecar.membership.link_monitor import times_of
 from rounds.api import Api
 from rounds.ours import OurJob
 from rounds.processes import BUILD, handler_processes, operator, sidecar_processes
@@ -31,7 +31,7 @@ SETTLE_SECONDS = 10.0  # after the last line and the last write
 class Row:
     n: int
     rank: int  # whose sidecar stands still: 0 is heard by all, the others by rank 0 alone
-    worker_lost: float  # the default's seconds for doubt and proof
+    worker_lost: float  # the default's seconds for suspicion and proof
     told_seconds: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:

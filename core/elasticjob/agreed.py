@@ -1,7 +1,7 @@
 """An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
 
+from elasticjob.heartbeats import MISSED_IN_RECORD, backstop_seconds, default_worker_lost
 from elasticjob.rendezvous import Clocks, Matched, Spec, State
-from elasticjob.signs import MISSED_HEARTBEATS, backstop_seconds, default_worker_lost
 from elasticjob.spec import ElasticJobSpec
 from elasticjob.status import ElasticJobStatus, MatchedRule
 
@@ -22,7 +22,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
         start_timeout=timing.start_timeout_seconds,
         rejoin=timing.rejoin_seconds,
         worker_lost=timing.worker_lost_seconds or default_worker_lost(size),
-        silence=MISSED_HEARTBEATS * backstop_seconds(size),
+        heartbeat_timeout=MISSED_IN_RECORD * backstop_seconds(size),
         restart_reset=timing.restart_reset_seconds,
         finish=spec.finish_seconds,
         starts_torchrun=starts_torchrun,
@@ -50,8 +50,8 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         matched=_matched(agreed.matched_rule),
         given_up=tuple(agreed.given_up),
         planned=agreed.planned,
-        challenge=agreed.challenge.number if agreed.challenge else 0,
-        challenged=tuple(agreed.challenge.members) if agreed.challenge else (),
+        ping=agreed.ping.number,
+        pinged=tuple(agreed.ping.members),
         replacements=status.replacements,
         restarts=status.restarts,
         waiting=agreed.waiting,

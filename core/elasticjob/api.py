@@ -13,14 +13,14 @@ from elasticjob.admission import TRANSITIONS
 from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
-    DOUBTS_LENGTH,
     IMPORTS_LENGTH,
     JOB_NAME_LENGTH,
-    MAX_DOUBTS,
     MAX_JSON_INTEGER,
     MAX_METRICS,
     MAX_REPLICAS,
+    MAX_SUSPECTS,
     METRIC_NAME_LENGTH,
+    SUSPECTS_LENGTH,
     Count,
     Imports,
     Index,
@@ -37,12 +37,12 @@ from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec
 from elasticjob.status import (
     Active,
-    Challenge,
     Condition,
     ElasticJobStatus,
     LeaseIdentity,
     MatchedRule,
     NodeFailures,
+    Ping,
     Progress,
     RendezvousStatus,
     RoundRecord,
@@ -54,7 +54,7 @@ __all__ = [
     "Active",
     "AvoidNodesSpec",
     "Cause",
-    "Challenge",
+    "Ping",
     "Condition",
     "DETAIL_LENGTH",
     "ElasticJob",
@@ -67,7 +67,7 @@ __all__ = [
     "IMPORTS_LENGTH",
     "KeepAlive",
     "LeaseIdentity",
-    "MAX_DOUBTS",
+    "MAX_SUSPECTS",
     "MAX_JSON_INTEGER",
     "MAX_METRICS",
     "MAX_REPLICAS",
@@ -212,15 +212,13 @@ class ElasticWorkerStatus(Model):
         description="Grows by one while the sidecar lives: every few minutes while a round stands, every few seconds "
         "while one forms, and with each report.",
     )
-    doubts: MembersField = Field(
+    suspects: MembersField = Field(
         default_factory=Members,
-        description="Members, as index/id, of which this one hears nothing on the line between the two. The operator "
-        "challenges them; doubt alone costs nobody its place.",
-        json_schema_extra={"maxLength": DOUBTS_LENGTH},
+        description="Members, as index/id, of which this one hears nothing on the heartbeat link between the two. The "
+        "operator pings them; a suspicion alone costs nobody its slot.",
+        json_schema_extra={"maxLength": SUSPECTS_LENGTH},
     )
-    answer: Count | None = Field(
-        None, description="The number of the last challenge that this worker was asked by and has answered."
-    )
+    ack: Count | None = Field(None, description="The number of the last ping that this worker has acked.")
     round: Count | None = Field(None, description="The last round handed to the trainer.")
     rank: SmallCount | None = Field(None, description="The agent's rank in that round.")
     connected: Count | None = Field(

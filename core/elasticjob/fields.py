@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, FiniteFloat, WithJsonSchema
 
+from elasticjob.heartbeats import LOST_SECONDS, SHORTEST_LOST_SECONDS
 from elasticjob.schema import rule, validations
-from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 from elasticjob.text import cut, printable
 
 MAX_REPLICAS = 4096
@@ -25,7 +25,10 @@ IMPORTS_LENGTH = 8192
 JOB_NAME_LENGTH = 52  # a pod adds its index and number, and its name is its host name, which has at most 63 characters
 WORD_LENGTH, SENTENCE_LENGTH, MESSAGE_LENGTH = 64, 1024, 32768  # the last is that of every condition in Kubernetes
 MAX_INT32 = 2**31 - 1
-MAX_DOUBTS, DOUBTS_LENGTH = 256, 16384  # members that one worker doubts, and what it takes to name them one by one
+MAX_SUSPECTS, SUSPECTS_LENGTH = (
+    256,
+    16384,
+)  # members that one worker suspects; their names in characters
 MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 
 METRIC_NAMES = validations(

@@ -32,15 +32,19 @@ from elasticjob.schema import MembersField, Model, Replacements, is_empty
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
 
 
-class Challenge(Model):
-    """A question to workers of which it is doubted that they live: each writes its number into its ElasticWorker."""
+class Ping(Model):
+    """The last ping. Each worker that it names shows that it lives by writing the number into its ElasticWorker."""
 
-    number: Count = Field(0, description="Grows by one with each challenge of the job; 0 before the first.")
+    number: Count = Field(0, description="Grows by one with each ping of the job; 0 before the first.")
     members: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Who is asked, as index/id: who is doubted, and as controls others that are believed to live.",
+        description="The pinged workers, as index/id: those that are suspected, and witnesses that are not.",
     )
+
+
+def _is_first(ping: Ping) -> bool:
+    return ping.number == 0
 
 
 class MatchedRule(Model):
@@ -129,9 +133,10 @@ class RendezvousStatus(Model):
         description="The last round was ended for newcomers, workers told to leave or a restart, and all its members "
         "live: scripts may save before they are stopped.",
     )
-    challenge: Challenge | None = Field(
-        None,
-        description="The last challenge; absent only under an operator of a version that goes by heartbeats.",
+    ping: Ping = Field(
+        default_factory=Ping,
+        exclude_if=_is_first,
+        description="The last ping of suspected workers; absent before the first.",
     )
     stalled: Count = Field(
         0,

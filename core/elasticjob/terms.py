@@ -64,7 +64,7 @@ class Loss(StrEnum):
     TRAINER_HUNG = "TrainerHung"
     STORE_NOT_READY = "StoreNotReady"
     INVALID_RECORD = "InvalidRecord"
-    NO_ANSWER = "NoAnswer"
+    UNRESPONSIVE = "Unresponsive"
 
 
 class ProcessState(StrEnum):

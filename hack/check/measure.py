@@ -2,7 +2,7 @@
 
     python -m hack.check.measure [PYTEST'S OPTION...]
 
-Lines that run only in processes that a test starts are not counted.
+Links that run only in processes that a test starts are not counted.
 """
 
 import json
@@ -56,7 +56,7 @@ def show(measured: Coverage) -> None:
 
 
 def reduced(data: CoverageData, notes: Iterable[Mapping[str, Any]]) -> Record:
-    """Lines and contexts as functions and tests."""
+    """Links and contexts as functions and tests."""
     seconds: dict[str, float] = {}
     processes: set[str] = set()
     for one in notes:

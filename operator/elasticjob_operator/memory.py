@@ -38,7 +38,7 @@ from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.rivals import Rivalry, Rivals
-from elasticjob_operator.job.stalls import NOBODY, Asked
+from elasticjob_operator.job.stalls import NOBODY, StallCall
 from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage
@@ -78,7 +78,7 @@ class Memory:
     evictable: bool = False
     access_at: float = 0.0
     heard: float | None = None
-    asked: Asked = NOBODY
+    asked: StallCall = NOBODY
     network: Network | None = None
     crashes: Crashes = field(default_factory=lambda: MappingProxyType({}))
     restless: Restless = field(default_factory=Restless)

@@ -44,14 +44,12 @@ STEPS: dict[Metric, Counter | Histogram] = {
         PREFIX + "rounds_ended", "Formed rounds that another had to follow, by cause.", ["cause"]
     ),
     Metric.WORKERS_LOST: Counter(PREFIX + "workers_lost", "Workers that were lost, by reason.", ["reason"]),
-    Metric.CHALLENGED: Counter(
-        PREFIX + "challenged_workers", "Workers that were asked whether they live, controls among them."
-    ),
+    Metric.PINGED: Counter(PREFIX + "pinged_workers", "Workers that were pinged, witnesses included."),
     Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures that were counted against spec.maxRestarts."),
     Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Jobs that have ended, by outcome.", ["outcome"]),
     Metric.TOLD: Histogram(
         PREFIX + "round_told_seconds",
-        "Seconds from the news of what ends a round, or from an unanswered challenge, to the status that tells of it.",
+        "Seconds from the news of what ends a round, or from an unacked ping, to the status that tells of it.",
         ["cause"],
         buckets=TOLD_BUCKETS,
     ),

@@ -16,7 +16,7 @@ from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
-from elasticjob_sidecar.links.lines import Lines
+from elasticjob_sidecar.links.links import Links
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
@@ -84,8 +84,8 @@ class Sidecar:
         )
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
         self.tunnel = Tunnel(self.driver, transport, self.metrics, Callers(config.processes))
-        lost, doubt = self.record.named_worker_lost, self.record.doubt
-        self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch)
+        lost, suspect = self.record.named_worker_lost, self.record.suspect
+        self.links = Links(self.driver, transport, self.metrics, lost, suspect, self.watch)
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())
@@ -104,7 +104,7 @@ class Sidecar:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
         stopped = asyncio.create_task(stop.wait())
-        running = (self.record, self.watch, self.trust, self.tunnel, self.lines)
+        running = (self.record, self.watch, self.trust, self.tunnel, self.links)
         parts = [asyncio.create_task(part.run()) for part in running]
         try:
             done, _ = await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)

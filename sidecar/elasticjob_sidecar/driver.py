@@ -231,11 +231,11 @@ class Driver:
             self.metrics.first_step.over(self._now())
         for ticket, answer in output.answers:
             self._answer(ticket, answer)
-        self._record.rest(self.standing.quiet, challenges=self.standing.challenges)
+        self._record.rest(self.standing.quiet)
         self._record.want(output.request)
-        if (asked := self.standing.asked) is not None and self._record.answer(asked):
-            log.info("challenge %d asks this worker whether it lives", asked)
-            self.metrics.challenges.inc()
+        if (ping := self.standing.pinged) is not None and self._record.ack(ping):
+            log.info("ping %d is acked", ping)
+            self.metrics.acks.inc()
         if self.standing.mode is not before.mode:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()

@@ -50,13 +50,11 @@ class Metrics:
             registry=registry,
         )
         self.tunnel_bytes = Counter(PREFIX + "tunnel_bytes", "Bytes forwarded.", registry=registry)
-        self.lines = Gauge(PREFIX + "lines", "Open lines to other sidecars, for signs of life.", registry=registry)
-        self.doubts = Counter(
-            PREFIX + "doubts", "Members of which nothing was heard on their line for too long.", registry=registry
+        self.links = Gauge(PREFIX + "heartbeat_links", "Open heartbeat links to other sidecars.", registry=registry)
+        self.suspicions = Counter(
+            PREFIX + "suspicions", "Members that were suspected, as their link went silent.", registry=registry
         )
-        self.challenges = Counter(
-            PREFIX + "challenges_answered", "Times that this worker was asked and has answered.", registry=registry
-        )
+        self.acks = Counter(PREFIX + "pings_acked", "Pings that this worker has acked.", registry=registry)
         self.api_errors = Counter(
             PREFIX + "api_errors",
             "Failed calls to the API server; 0: no answer.",

@@ -1,4 +1,4 @@
-"""Silences that are nobody's loss: `make soak-silences SECONDS=3600`.
+"""LinkMonitor that are nobody's loss: `make soak-silences SECONDS=3600`.
 
 Sidecars and operators stand still for up to three seconds, links between two pods are cut, and now and then the API
 server is away for a minute, with more of both meanwhile. All workers live on, so whoever is taken for lost is a false
@@ -23,7 +23,7 @@ WORKERS = 4
 LONGEST_STOP = 3.0
 CUT_SECONDS = (1.0, 30.0)
 SHORT_CUT_SECONDS = 12.0  # the most while the API server is away
-ASKED_SECONDS = 5.0  # after which a cut link has made its first doubt and question, which leave no room for a stop
+ASKED_SECONDS = 5.0  # after which a cut link has made its first suspicion and question, which leave no room for a stop
 AWAY_SECONDS = 60.0
 PAUSE_SECONDS = (0.5, 8.0)
 WEIGHTS = {"stop": 60, "cut": 40, "away": 2}
@@ -32,7 +32,7 @@ SHOWN = 8  # the last of them, when somebody was lost
 
 
 @dataclass(slots=True)
-class Silences:
+class LinkMonitor:
     job: Job
     choice: random.Random
     workers: list[Object]  # their pods, which stay
@@ -59,7 +59,7 @@ class Silences:
         self.note("stop", names)
 
     def cut(self, longest: float = CUT_SECONDS[1]) -> None:
-        """No packet passes between two workers' pods. While it stays so the doubt stands, and others stand still."""
+        """No packet passes between two workers' pods. While it stays so the suspicion stands, and others stand still."""
         one, other = self.choice.sample(self.workers, 2)
         seconds = self.choice.uniform(CUT_SECONDS[0], longest)
         with cut_link(one, other):
@@ -70,7 +70,7 @@ class Silences:
         self.note("cut", f"{one['metadata']['name']}, {other['metadata']['name']} {seconds:.1f} s")
 
     def be_away(self) -> None:
-        """The API server; a worker that is doubted meanwhile can be asked only afterwards."""
+        """The API server; a worker that is suspected meanwhile can be asked only afterwards."""
         with paused_api():
             end = time.monotonic() + AWAY_SECONDS
             while time.monotonic() < end:
@@ -94,7 +94,7 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
     job.apply(replicas=WORKERS)
     formed = job.wait_for_round(WORKERS)
     before = job.wait_for_training(WORKERS)
-    silences = Silences(job, random.Random(seed), job.member_pods(), operator.list("pods"))
+    silences = LinkMonitor(job, random.Random(seed), job.member_pods(), operator.list("pods"))
     end = time.monotonic() + seconds
     tells_at = time.monotonic() + PROGRESS_SECONDS
     while time.monotonic() < end:
@@ -114,18 +114,18 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
     assert job.rounds() == [formed], "nobody was lost, and nobody left"
     assert violations(job) == []
     assert job.status["restarts"] == 0
-    assert challenges(job) > 0, "nobody was even doubted"
+    assert pings(job) > 0, "nobody was even suspected"
 
 
 def has_trained(job: Job, step: int) -> bool:
     return job.wait_for_training(WORKERS).step > step
 
 
-def challenges(job: Job) -> int:
-    return int(job.rendezvous.get("challenge", {}).get("number", 0))
+def pings(job: Job) -> int:
+    return int(job.rendezvous.get("ping", {}).get("number", 0))
 
 
-def told(silences: Silences) -> str:
+def told(silences: LinkMonitor) -> str:
     done = ", ".join(f"{n} {name}" for name, n in sorted(silences.done.items()))
     longest = f"the longest stop {silences.longest:.2f} s"
-    return f"{done}; {longest}; {challenges(silences.job)} challenges, {len(silences.job.rounds())} round"
+    return f"{done}; {longest}; {pings(silences.job)} pings, {len(silences.job.rounds())} round"

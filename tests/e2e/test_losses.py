@@ -50,12 +50,12 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
 
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.extended)])
 def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_place(job: Job, rank: int) -> None:
-    """Rank 0 doubts a member, and members doubt rank 0. Woken when asked, it has twenty seconds for its answer."""
+    """Rank 0 suspects a member, and members suspect rank 0. Woken when pinged, it has twenty seconds for its ack."""
     job.apply(replicas=3, rendezvous={"workerLostSeconds": 40})
     first = job.wait_for_round(3)
     job.wait_for_training(3)
     stopped = job.member_pods()[rank]
-    asked = challenge(job)
+    asked = ping(job)
 
     def answered() -> bool:
         name = stopped["metadata"]["name"]
@@ -63,12 +63,12 @@ def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_pl
 
     freeze_container(stopped, SIDECAR)
     try:
-        wait_until("a challenge", lambda: challenge(job) > asked, 60, job.summary)
+        wait_until("a ping", lambda: ping(job) > asked, 60, job.summary)
     finally:
         wake_container(stopped, SIDECAR)
     wait_until("its answer", answered, 60, job.summary)
     assert job.rounds() == [first]
 
 
-def challenge(job: Job) -> int:
-    return int(job.rendezvous.get("challenge", {}).get("number", 0))
+def ping(job: Job) -> int:
+    return int(job.rendezvous.get("ping", {}).get("number", 0))

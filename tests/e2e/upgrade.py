@@ -94,7 +94,7 @@ class Course:
         by_rank = ", ".join(f"{index} {tags.get(index, 'none')}" for index in self.formed.members)
         print(
             f"{time.monotonic() - self.began:4.0f} s  {what}: round {self.formed.number}, step {self._step()}, term "
-            f"{self.job.status['term']}, challenge {self.job.rendezvous.get('challenge')}; by rank: {by_rank}",
+            f"{self.job.status['term']}, ping {self.job.rendezvous.get('ping')}; by rank: {by_rank}",
             flush=True,
         )
 

@@ -66,10 +66,10 @@ QUICK = (
     imports("a clock inside a function", "sidecar/elasticjob_sidecar/membership/view.py",
             "def late() -> None:\n    from time import monotonic", "elasticjob_sidecar.membership.view -> time"),
     # the arithmetic of signs is shared by all parts, and the fields of the API take a number from it
-    imports("chance behind a module of ours", "core/elasticjob/signs.py", "import random",
+    imports("chance behind a module of ours", "core/elasticjob/heartbeats.py", "import random",
             "elasticjob_sidecar.membership is not allowed to import random",
             "elasticjob_operator.objects is not allowed to import random",
-            "elasticjob.fields -> elasticjob.signs"),
+            "elasticjob.fields -> elasticjob.heartbeats"),
     imports("a renderer with a client", "operator/elasticjob_operator/objects/pods.py",
             "from elasticjob_operator.cluster.client import Kube",
             "elasticjob_operator.objects is not allowed to import aiohttp",

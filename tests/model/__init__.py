@@ -4,7 +4,7 @@ One model cannot have both a free environment and whole jobs, so there are two.
 
 `OperatorScope`: one job with up to 3 workers as its operator sees it. The real `decide`, `pods_to_create` and
 `pods_to_delete` run against workers that ask for anything at any time (late joins, leaves overtaken by joins, sidecars
-that start anew, finishes, closes, records of pods that were given up), that doubt each other for no reason and answer
+that start anew, finishes, closes, records of pods that were given up), that suspect each other for no reason and ack
 early, late, to nothing or not at all, pods that fail in every way, are evicted or called unready, pods that somebody
 else has made, changes of the target and of the template, suspension, time in which the sidecars of all live, of none
 or of all but one, and operators that start anew from the status, which goes through the real `status_of` and

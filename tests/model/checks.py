@@ -32,7 +32,7 @@ def check_step(
         *_not_too_soon(after, now, new),
         *_new_names(before, new),
         *_deleted(after, old),
-        *_asked_without_doubt(spec, before, after, workers, now),
+        *_pinged_without_suspicion(spec, before, after, workers, now),
         *_lost_too_soon(spec, before, decision, now),
         *_overdue(spec, before, after, now),
     ]
@@ -108,35 +108,35 @@ def _not_too_soon(state: State, now: float, new: PodKeys) -> Iterator[str]:
             yield f"pod {index}-{number} is made {now - known.since:g} s after failure {known.in_a_row} in a row"
 
 
-def _asked_without_doubt(
+def _pinged_without_suspicion(
     spec: Spec, before: State, after: State, workers: Iterable[Worker], now: float
 ) -> Iterator[str]:
-    """By time alone only who is late, or silent for long, is doubted; what is asked again was asked long before."""
-    if after.challenge == before.challenge:
+    """By time alone only late or long silent workers are suspected; a ping is repeated long after it."""
+    if after.ping == before.ping:
         return
     present = current(after, workers).values()
-    silent = any(now - beat.since >= spec.silence for beat in after.clocks.beats.values())
+    silent = any(now - beat.since >= spec.heartbeat_timeout for beat in after.clocks.beats.values())
     opened = now - after.clocks.opened
     late = after.phase is RendezvousPhase.FORMING and opened >= min(spec.worker_lost, spec.rejoin)
-    late = late or (after.phase is RendezvousPhase.FORMING and after.cause == Loss.NO_ANSWER)
-    told = any(worker.doubts or worker.unready for worker in present)
-    unanswered = any(now - one.since >= 10 for one in (before.clocks.asked or {}).values())
-    if not (silent or late or told or unanswered):
-        yield f"challenge {after.challenge} is made, and nobody is doubted"
+    late = late or (after.phase is RendezvousPhase.FORMING and after.cause == Loss.UNRESPONSIVE)
+    told = any(worker.suspects or worker.unready for worker in present)
+    unacked = any(now - one.since >= 10 for one in (before.clocks.pings or {}).values())
+    if not (silent or late or told or unacked):
+        yield f"ping {after.ping} is made, and nobody is suspected"
 
 
 def _lost_too_soon(spec: Spec, before: State, decision: Decision, now: float) -> Iterator[str]:
     """Half of the time is that of proof where another hears nothing of a worker that has not answered since, else all
-    of it; who is asked alone has half a minute."""
-    known = before.clocks.asked or {}
-    losses = (event for event in decision.events if (event.reason, event.cause) == ("WorkerLost", Loss.NO_ANSWER))
+    of it; a worker pinged alone has half a minute."""
+    known = before.clocks.pings or {}
+    losses = (event for event in decision.events if (event.reason, event.cause) == ("WorkerLost", Loss.UNRESPONSIVE))
     lost = {event.message.split()[1] for event in losses}
-    for member, asked in known.items():
-        if str(member.index) not in lost or asked.counting is None:
+    for member, pinged in known.items():
+        if str(member.index) not in lost or pinged.counting is None:
             continue
-        waited = now - max(asked.counting, before.clocks.settled)
-        share = 0.5 if asked.silent and asked.lived is None else 1.0
-        if waited < (30 if asked.alone or before.challenged == (member,) else share * spec.worker_lost):
+        waited = now - max(pinged.counting, before.clocks.settled)
+        share = 0.5 if pinged.unheard and pinged.lived is None else 1.0
+        if waited < (30 if pinged.alone or before.pinged == (member,) else share * spec.worker_lost):
             yield f"worker {member.index} is lost {waited:g} s after the first answer"
 
 

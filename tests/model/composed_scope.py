@@ -26,7 +26,7 @@ SPEC = Spec(
     start_timeout=50,
     rejoin=20,
     worker_lost=5,
-    silence=5,
+    heartbeat_timeout=5,
     restart_reset=40,
 )
 

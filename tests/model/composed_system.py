@@ -19,7 +19,7 @@ from elasticjob.rendezvous import (
     pods_to_create,
     pods_to_delete,
 )
-from elasticjob.rendezvous.model import Asked
+from elasticjob.rendezvous.model import Pinged
 from elasticjob.terms import RendezvousPhase
 from model.checks import PodKeys, check_step, is_wanted
 from model.composed_pods import Pod, Sight, address_of, half_seen, reads, sight_of
@@ -139,7 +139,7 @@ class Operators:
         if key not in self._steps:
             # whose sidecar lives answers at once: proof is the operator model's matter
             seen = (sight.worker for sight in sights)
-            workers = tuple(replace(worker, answer=state.challenge) if worker.id else worker for worker in seen)
+            workers = tuple(replace(worker, ack=state.ping) if worker.id else worker for worker in seen)
             decision = decide(spec, state, workers, NOW)
             new = pods_to_create(spec, decision.state, workers, NOW)
             gone = pods_to_delete(spec, decision.state, workers, NOW)
@@ -201,16 +201,16 @@ def later(state: State, seconds: float) -> State:
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
         invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},
-        asked=None if clocks.asked is None else {one: _earlier(asked, seconds) for one, asked in clocks.asked.items()},
+        asked=None if clocks.pings is None else {one: _earlier(asked, seconds) for one, asked in clocks.pings.items()},
         finishing={one: known._replace(since=back(known.since)) for one, known in clocks.finishing.items()},
         failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
 
 
-def _earlier(asked: Asked, seconds: float) -> Asked:
+def _earlier(asked: Pinged, seconds: float) -> Pinged:
     number, *moments, alone, silent = asked
-    return Asked(number, *(None if moment is None else moment - seconds for moment in moments), alone, silent)
+    return Pinged(number, *(None if moment is None else moment - seconds for moment in moments), alone, silent)
 
 
 def _must_have_finished(system: JobSystem, state: State) -> None:

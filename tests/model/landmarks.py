@@ -18,7 +18,7 @@ JOB = Spec(
     start_timeout=100,
     rejoin=40,
     worker_lost=20,
-    silence=40,
+    heartbeat_timeout=40,
     restart_reset=80,
     finish=50,
 )
@@ -47,10 +47,10 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "the pod of rank 0 was deleted": (JOB, (*each("up", 0, 1, 2), *each("deleted", 0))),
     "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0), *each("pod succeeded", 0))),
     "three are scaled to two": (JOB, (*each("up", 0, 1, 2), ("scale", 2, True), *each("rejoin", 0))),
-    "one of three is doubted": (JOB, (*each("up", 0, 1, 2), *each("doubts", 0))),
+    "one of three is suspected": (JOB, (*each("up", 0, 1, 2), *each("suspects", 0))),
     "one of three has not answered, and another has": (
         JOB,
-        (*each("up", 0, 1, 2), *each("doubts", 0), *each("answers", 0)),
+        (*each("up", 0, 1, 2), *each("suspects", 0), *each("answers", 0)),
     ),
     "two train, for half a minute at most": (replace(TWO, deadline=30.0), each("up", 0, 1)),
     "closed by a worker": (TWO, (*each("up", 0, 1), *each("close", 0))),

@@ -1,6 +1,6 @@
 """If nothing more happens from outside, does a job come to rest, and in time? Asked of every state that is visited.
 
-Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, answer, and doubt nobody, and time
+Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, ack, and suspect nobody, and time
 passes only as the operator has said that it will look again. Nothing fails, nobody scales.
 
 - `WELL`: what the cluster owes comes. Pods run, told workers leave, who is owed a join makes it, and containers end in
@@ -124,8 +124,8 @@ def _calmed(system: OperatorSystem, calm: Calm) -> OperatorSystem:
 
 
 def _well(worker: Worker) -> Worker:
-    ails = worker.doubts or worker.unready or worker.hung or worker.cut_off
-    return replace(worker, doubts=(), unready=False, hung="", cut_off=False) if ails else worker
+    ails = worker.suspects or worker.unready or worker.hung or worker.cut_off
+    return replace(worker, suspects=(), unready=False, hung="", cut_off=False) if ails else worker
 
 
 def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:

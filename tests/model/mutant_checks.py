@@ -40,12 +40,12 @@ FILES = {
     "operator topology": "operator/job/test_topology.py",
     "operator watch times": "operator/cluster/test_watch_times.py",
     "sidecar driver": "sidecar/test_driver.py",
-    "sidecar doubts over the wire": "sidecar/test_doubts_over_the_wire.py",
+    "sidecar suspects over the wire": "sidecar/test_suspicion_over_the_wire.py",
     "sidecar job watch": "sidecar/api_server/test_job_watch.py",
-    "sidecar lines": "sidecar/links/test_lines.py",
+    "sidecar links": "sidecar/links/test_links.py",
     "sidecar membership": "sidecar/membership/test_membership.py",
     "sidecar over the wire": "sidecar/test_over_the_wire.py",
-    "sidecar silences": "sidecar/membership/test_silences.py",
+    "sidecar link monitor": "sidecar/membership/test_link_monitor.py",
     "sidecar stalls": "sidecar/membership/test_stalls.py",
     "sidecar tls": "sidecar/store/test_tls.py",
     "sidecar words": "sidecar/api_server/test_words.py",
@@ -63,10 +63,10 @@ def _of(*files: str) -> tuple[str, ...]:
 
 # Those that every mutant is tried with until one catches it, after the one that it names itself.
 CHECKS = {
-    "unit": _of("core transcripts", "core moves", "sidecar membership", "sidecar silences"),
+    "unit": _of("core transcripts", "core moves", "sidecar membership", "sidecar link monitor"),
     "wire": _of(  # the sidecar's input and output, and the plug-in's
         "sidecar over the wire",
-        "sidecar doubts over the wire",
+        "sidecar suspects over the wire",
         "sidecar driver",
         "sidecar worker record",
         "sidecar words",

@@ -21,8 +21,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from model import (
-    mutations_challenges,
     mutations_draining,
+    mutations_failure_detector,
     mutations_hangs,
     mutations_network,
     mutations_nodes,
@@ -42,7 +42,7 @@ from simulation import mutations_metrics, mutations_operator, mutations_sidecar
 TABLES = (
     mutations_rules,
     mutations_stages,
-    mutations_challenges,
+    mutations_failure_detector,
     mutations_spares,
     mutations_draining,
     mutations_hangs,

@@ -29,7 +29,7 @@ MUTATIONS = mutations(
                 "told and last is None",
                 "False",
             ),
-            omit("network: while one is cut off, who is doubted is so at once", "last is None"),
+            omit("network: while one is cut off, who is suspected is so at once", "last is None"),
         ),
         "elasticjob_operator.job.observations:_seconds": (
             replace(
@@ -45,7 +45,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.network:_kept": (
             replace(
                 "network: a suspicion ends with its round",
-                "_moments(state, one, doubted=False)",
+                "_moments(state, one, suspected=False)",
                 "(state.clocks.opened,)",
             ),
         ),

@@ -16,8 +16,8 @@ MUTATIONS = mutations(
             omit("nodes: whoever deletes a pod makes its node a bad one", "worker.unready", by="core failed pods"),
             replace(
                 "nodes: a node of which nothing is heard has not failed",
-                "Lost(*pod_key, Loss.NO_ANSWER, ..., speaks_of_node=True)",
-                "Lost(*pod_key, Loss.NO_ANSWER, ...)",
+                "Lost(*pod_key, Loss.UNRESPONSIVE, ..., speaks_of_node=True)",
+                "Lost(*pod_key, Loss.UNRESPONSIVE, ...)",
                 by="core failed pods",
             ),
         ),

@@ -53,7 +53,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.decide:note_heartbeats": (
             replace(
-                "a worker that writes nothing from the beginning is never doubted",
+                "a worker that writes nothing from the beginning is never suspected",
                 "last = known.get(member)",
                 "if worker.heartbeat is None: continue\nlast = known.get(member)",
             ),

@@ -6,7 +6,7 @@
 - Why a worker joins or leaves matters while it is in a formed round, and otherwise only that its store did not come, or
   that it left as it was told to or as its pod stops.
 - Times are ages, and no older than what the rules can tell apart. A heartbeat is one that was seen, or a new one.
-- Of the numbers of challenges only their order matters.
+- Of the numbers of pings only their order matters.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_system import OperatorSystem
-from model.state_key import asked_key, asks_anew, failures_key, finishing_key, matched_key, must_know, stood_key
+from model.state_key import asks_anew, failures_key, finishing_key, matched_key, must_know, ping_key, stood_key
 
 # the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it
 must_know(Request, "type after round stage script cause detail last_call worker_lost")
@@ -51,10 +51,10 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
                 names[worker.id],
                 _request(worker.request, last_formed, state.stage, worker.id in members),
                 _finishing(spec, clocks, worker, now),
-                (beat.value == worker.heartbeat, min(now - beat.since, spec.silence)) if beat else (),
-                sorted(member.index for member in worker.doubts if member in present),
-                numbers.get(worker.answer, -1),
-                _asked(spec, clocks, worker.member, numbers, now),
+                (beat.value == worker.heartbeat, min(now - beat.since, spec.heartbeat_timeout)) if beat else (),
+                sorted(member.index for member in worker.suspects if member in present),
+                numbers.get(worker.ack, -1),
+                _ping_key(spec, clocks, worker.member, numbers, now),
             )
         )
     return (
@@ -83,9 +83,9 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
             for (index, number), since in clocks.invalid.items()
         ),
         failures_key(spec, clocks, now),
-        clocks.asked is None,
-        sorted(member.index for member in state.challenged if member in present),
-        present.issuperset(state.challenged),
+        clocks.pings is None,
+        sorted(member.index for member in state.pinged if member in present),
+        present.issuperset(state.pinged),
         max(now - clocks.settled, -SETTLE_SECONDS) if clocks.settled > now - ALONE_SECONDS else ALONE_SECONDS,
     )
 
@@ -95,17 +95,17 @@ def address_of(id: str) -> str:
 
 
 def _in_order(system: OperatorSystem) -> dict[int | None, int]:
-    """Of the numbers of challenges only the order matters."""
-    asked = (one.number for one in (system.state.clocks.asked or {}).values())
-    answers = (worker.answer for worker in system.workers)
-    return {number: place for place, number in enumerate(sorted({system.state.challenge, *asked, *answers}))}
+    """Of the numbers of pings only the order matters."""
+    pinged = (one.number for one in (system.state.clocks.pings or {}).values())
+    acks = (worker.ack for worker in system.workers)
+    return {number: place for place, number in enumerate(sorted({system.state.ping, *pinged, *acks}))}
 
 
-def _asked(
+def _ping_key(
     spec: Spec, clocks: Clocks, member: Member | None, numbers: dict[int | None, int], now: float
 ) -> tuple[float, ...]:
-    asked = (clocks.asked or {}).get(member) if member else None
-    return (numbers[asked.number], *asked_key(spec, clocks, asked, now)) if asked else ()
+    pinged = (clocks.pings or {}).get(member) if member else None
+    return (numbers[pinged.number], *ping_key(spec, clocks, pinged, now)) if pinged else ()
 
 
 def _named(members: tuple[Member, ...], names: dict[str | None, int]) -> list[tuple[int, int]]:

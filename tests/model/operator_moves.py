@@ -61,8 +61,8 @@ def with_record(system: OperatorSystem, worker: Worker) -> Worker:
         address=address_of(id),
         request=None,
         heartbeat=0,
-        doubts=(),
-        answer=0,
+        suspects=(),
+        ack=0,
         hung="",
         cut_off=False,
         topology=_place(system, worker),
@@ -132,10 +132,10 @@ def doubts_the_next(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Or hears of all again."""
     there = (other.member for other in system.workers if is_current(system.state, other))
     others = sorted(other for other in there if other and other != worker.member)
-    if worker.id is None or not (worker.doubts or others):
+    if worker.id is None or not (worker.suspects or others):
         return None
     after = [other for other in others if other.index > worker.index]
-    return replace(worker, doubts=() if worker.doubts else tuple((after or others)[:1]))
+    return replace(worker, suspects=() if worker.suspects else tuple((after or others)[:1]))
 
 
 def is_unheard_of(system: OperatorSystem, worker: Worker) -> Worker | None:
@@ -144,9 +144,9 @@ def is_unheard_of(system: OperatorSystem, worker: Worker) -> Worker | None:
 
 def answers(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Whether it was asked or not."""
-    if worker.id is None or worker.answer == system.state.challenge:
+    if worker.id is None or worker.ack == system.state.ping:
         return None
-    return replace(worker, answer=system.state.challenge)
+    return replace(worker, ack=system.state.ping)
 
 
 def is_deleted(system: OperatorSystem, worker: Worker) -> Worker | None:
@@ -184,9 +184,9 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "cut off": ("it and rank 0 do not reach each other, or do again", is_cut_off),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
-    "doubts": ("it hears nothing of the next worker, or hears it again", doubts_the_next),
+    "suspects": ("it hears nothing of the next worker, or hears it again", doubts_the_next),
     "unready": ("its node is not heard of, or heard of again", is_unheard_of),
-    "answers": ("it answers the last challenge", answers),
+    "answers": ("it answers the last ping", answers),
     "stuck": ("its pod cannot be scheduled", becomes(PodState.UNSCHEDULABLE, PodState.PENDING)),
     "crash": ("the kubelet holds back its trainer", becomes(PodState.CRASH_LOOP, PodState.RUNNING)),
     "runs": ("its trainer runs again", becomes(PodState.RUNNING, *STUCK)),

@@ -67,7 +67,7 @@ def after_seconds(system: OperatorSystem, seconds: float, whose: str | int) -> O
 
 def answer_of(state: State, worker: Worker) -> int | None:
     """The last number that a living sidecar has answered."""
-    return state.challenge if worker.member in state.challenged else worker.answer
+    return state.ping if worker.member in state.pinged else worker.ack
 
 
 def _without_old_ones(state: State, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Failures, Matched, Member, Spec, State, Worker
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, ALONE_SECONDS
-from elasticjob.rendezvous.model import Asked, Finishing
+from elasticjob.rendezvous.model import Finishing, Pinged
 from elasticjob.terms import RendezvousPhase
 
 
@@ -23,18 +23,18 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure matched given_up planned waiting spares challenge challenged store outcome reason cause",
+    "restarts failure matched given_up planned waiting spares ping pinged store outcome reason cause",
 )
 must_know(
     Clocks,
-    "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing",
+    "opened formed min_reached all_running all_spoke newcomer settled beats pings leaving invalid failures finishing",
 )
-must_know(Asked, "number since counting answered lived alone silent")
+must_know(Pinged, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")
 must_know(Finishing, "crashes since")
 must_know(
     Worker,
-    "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
+    "index replacement pod deleting crashes id address request heartbeat suspects ack detail invalid disrupted "
     "rejected outdated draining unready hung cut_off matched topology",
 )
 must_know(
@@ -131,17 +131,17 @@ def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
         *((*pod_key, _age(since, spec.patience)) for pod_key, since in sorted(clocks.invalid.items())),
         failures_key(spec, clocks, 0.0),
         *((member.id, finishing_key(spec, known, known.crashes, 0.0)) for member, known in clocks.finishing.items()),
-        clocks.asked is None,
-        *((member.id, asked_key(spec, clocks, asked, 0.0)) for member, asked in (clocks.asked or {}).items()),
+        clocks.pings is None,
+        *((member.id, ping_key(spec, clocks, pinged, 0.0)) for member, pinged in (clocks.pings or {}).items()),
     )
 
 
-def asked_key(spec: Spec, clocks: Clocks, asked: Asked, now: float) -> tuple[float, ...]:
+def ping_key(spec: Spec, clocks: Clocks, pinged: Pinged, now: float) -> tuple[float, ...]:
     """What matters of a question, but for its number."""
     most = (AGAIN_SECONDS, ALONE_SECONDS + spec.worker_lost, AGAIN_SECONDS, spec.rejoin)
-    moments = (asked.since, asked.counting, asked.answered, asked.lived)
+    moments = (pinged.since, pinged.counting, pinged.acked, pinged.lived)
     ages = (-1.0 if one is None else min(now - one, limit) for one, limit in zip(moments, most, strict=True))
-    return (*ages, asked.lived is not None and asked.lived >= clocks.opened, asked.alone, asked.silent)
+    return (*ages, pinged.lived is not None and pinged.lived >= clocks.opened, pinged.alone, pinged.unheard)
 
 
 def _age(since: float | None, most: float) -> float:

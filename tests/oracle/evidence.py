@@ -11,9 +11,9 @@ from functools import cached_property
 from elasticjob.members import Member
 from elasticjob.rendezvous.model import (
     COUNTED_CAUSES,
-    Asked,
     Decision,
     Matched,
+    Pinged,
     PodState,
     Request,
     Spec,
@@ -250,22 +250,22 @@ class Step:
         return worker.invalid != "" and worker.pod_key in self.before.clocks.invalid
 
     def unanswered(self, worker: Worker) -> bool:
-        """Whether it was asked, its clock ran when the step began, as that of who is asked alone does from the first,
+        """Whether it was pinged, its clock ran when the step began, as that of a worker pinged alone does from the first,
         and still there is no answer."""
-        asked = self._asked(worker)
-        if asked is None or asked.answered is not None or worker.pod in ENDED:
+        pinged = self._ping_of(worker)
+        if pinged is None or pinged.acked is not None or worker.pod in ENDED:
             return False
-        if asked.counting is None and self.before.challenged != (worker.member,):
+        if pinged.counting is None and self.before.pinged != (worker.member,):
             return False
-        return worker.answer < asked.number
+        return worker.ack < pinged.number
 
     def lived_on(self, worker: Worker) -> bool:
         """Whether it is known to have answered while the round has been forming."""
-        asked = self._asked(worker)
-        return asked is not None and asked.lived is not None and asked.lived >= self.before.clocks.opened
+        pinged = self._ping_of(worker)
+        return pinged is not None and pinged.lived is not None and pinged.lived >= self.before.clocks.opened
 
-    def _asked(self, worker: Worker) -> Asked | None:
-        return (self.before.clocks.asked or {}).get(worker.member) if worker.member else None
+    def _ping_of(self, worker: Worker) -> Pinged | None:
+        return (self.before.clocks.pings or {}).get(worker.member) if worker.member else None
 
     @cached_property
     def breaks(self) -> dict[Member, bool]:

@@ -159,14 +159,14 @@ def rules_go_with_failures(before: State, after: State) -> Iterator[str]:
         yield f"rule {before.matched.rule} has matched, and {after.matched and after.matched.rule} is noted"
 
 
-def challenges_count_up(before: State, after: State) -> Iterator[str]:
-    """A challenge has a number of its own: it never falls, and nobody else is asked by the same one."""
-    if not before.challenge <= after.challenge <= before.challenge + 1:
-        yield f"the challenge went from {before.challenge} to {after.challenge}"
-    if after.challenge == before.challenge and after.challenged != before.challenged:
-        yield f"challenge {after.challenge} asks others than before"
-    if after.challenge > before.challenge and not after.challenged:
-        yield f"challenge {after.challenge} asks nobody"
+def pings_count_up(before: State, after: State) -> Iterator[str]:
+    """A ping has a number of its own: it never falls, and nobody else is asked by the same one."""
+    if not before.ping <= after.ping <= before.ping + 1:
+        yield f"the ping went from {before.ping} to {after.ping}"
+    if after.ping == before.ping and after.pinged != before.pinged:
+        yield f"ping {after.ping} asks others than before"
+    if after.ping > before.ping and not after.pinged:
+        yield f"ping {after.ping} asks nobody"
 
 
 def planned_while_forming(before: State, after: State) -> Iterator[str]:
@@ -237,7 +237,7 @@ HISTORY = (
     one_failure_a_round,
     failures_wait,
     rules_go_with_failures,
-    challenges_count_up,
+    pings_count_up,
     planned_while_forming,
     closed_with_an_outcome,
     closed_is_final,

@@ -10,9 +10,9 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
-from oracle.challenges import asked_in_doubt, proof_begins_with_an_answer
 from oracle.evidence import Step
 from oracle.history import history_violations, newly_formed
+from oracle.pings import ack_limit_begins_with_an_ack, only_suspects_are_pinged
 from oracle.ranks import neighbours_are_near
 from oracle.stages import between_stages, finished_in_success, stages_follow_each_other
 
@@ -199,7 +199,7 @@ def _says(matched: Matched | None, action: PolicyAction) -> bool:
 def given_up_for_a_cause(step: Step) -> Iterator[str]:
     """A pod is given up when it is gone or going, has ended without having finished, crashed as a member, did not serve
     its store, has no room, is outdated, has kept an invalid record, did not join again as a member though its sidecar
-    lived, or has left a challenge unanswered that another has answered, or that nobody else was asked: never for a
+    lived, or has left a ping unanswered that another has answered, or that nobody else was asked: never for a
     silence that all share."""
     before, after, present = step.before, step.after, step.current(step.before)
     for index, number in after.replacements.items():
@@ -347,8 +347,8 @@ STEP = (
     finished_in_success,
     stages_follow_each_other,
     given_up_for_a_cause,
-    asked_in_doubt,
-    proof_begins_with_an_answer,
+    only_suspects_are_pinged,
+    ack_limit_begins_with_an_ack,
     room_is_kept,
     ends_for_a_cause,
 )

@@ -124,7 +124,7 @@ async def pod_cut_off(world: World) -> None:
 
 
 async def link_cut(world: World) -> None:
-    """Between two pods, both of which the API server hears; it lasts until the doubt is an old one."""
+    """Between two pods, both of which the API server hears; it lasts until the suspicion is an old one."""
     one, other = _run(world), _run(world)
     if one and other and one is not other:
         world.say(one.place[1], "no packet passes to or from", other.place[1])

@@ -31,7 +31,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.observations:_caused": (
             replace(
                 "metrics: a silence begins when it is noticed",
-                "if cause != Loss.NO_ANSWER: return heard",
+                "if cause != Loss.UNRESPONSIVE: return heard",
                 "return heard",
             ),
         ),
@@ -44,7 +44,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob.rendezvous.losses:lost_workers": (
-            replace("metrics: a loss has another's word", "Loss.TRAINER_HUNG", "Loss.NO_ANSWER", by="core causes"),
+            replace("metrics: a loss has another's word", "Loss.TRAINER_HUNG", "Loss.UNRESPONSIVE", by="core causes"),
         ),
         "elasticjob_operator.cluster.watch_times:WatchTimes.silence": (
             replace("metrics: the watch that began last speaks for all", "min", "max", by="operator watch times"),

@@ -41,7 +41,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob_operator.job.pace:report_seconds": (
             omit("a heartbeat waits while a round starts", "not status.get('starting')", by="operator pace"),
-            omit("an answer waits for many jobs", "(agreed.get('challenge') or {}).get('members')", by="operator pace"),
+            omit("an answer waits for many jobs", "(agreed.get('ping') or {}).get('members')", by="operator pace"),
         ),
         "elasticjob_operator.job.rivals:Rivals.outbid": (
             omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
@@ -166,9 +166,9 @@ MUTATIONS = mutations(
         ),
         "elasticjob.reading.validity:_problem_of": (
             replace(
-                "a worker may doubt as many as it likes",
-                "(doubted := len(said.status.doubts)) > MAX_DOUBTS",
-                "(doubted := len(said.status.doubts)) > 65536",
+                "a worker may suspicion as many as it likes",
+                "(suspected := len(said.status.suspects)) > MAX_SUSPECTS",
+                "(suspected := len(said.status.suspects)) > 65536",
                 by="operator records",
             ),
         ),

@@ -38,8 +38,8 @@ MUTATIONS = mutations(
             replace("a record that somebody has deleted is not made again", "NotFound | Denied", "Denied"),
             replace(
                 "an answer waits for a request that is refused",
-                "is_word = self._owes_word",
-                "is_word = self._owes_word and self._granted >= self._wishes",
+                "is_urgent = self._has_urgent_update",
+                "is_urgent = self._has_urgent_update and self._granted >= self._wishes",
             ),
             replace(
                 "an answer pauses where the record was newer than known",
@@ -57,12 +57,12 @@ MUTATIONS = mutations(
         ),
         "elasticjob_sidecar.api_server.worker_record:WorkerRecord._establish": (
             omit(
-                "what an earlier sidecar doubted stays in its record",
-                "self._written_status = replace(self._written_status, doubts=doubts, answer=answer)",
+                "what an earlier sidecar suspected stays in its record",
+                "self._written_status = replace(self._written_status, suspects=suspects, ack=answer)",
             ),
         ),
         "elasticjob_sidecar.api_server.worker_record:WorkerRecord.rest": (
-            omit("all beat when a round ends", "self._last_sign = self._last_beat = _now()"),
+            omit("all beat when a round ends", "self._last_written = self._last_beat = _now()"),
         ),
         "elasticjob_sidecar.trainer_api.routes:TrainerApi._follow": (
             replace(
@@ -162,75 +162,75 @@ MUTATIONS = mutations(
                 "the store's members stay those of the first round",
                 "served.round != round",
                 "round == 0",
-                by="sidecar lines",
+                by="sidecar links",
             ),
             omit("nobody is let in whose certificate was not there at first", "continue"),
         ),
-        "elasticjob_sidecar.links.lines:Lines.run": (
-            omit("a spare goes on doubting", "self._doubt(Members())", by="sidecar doubts over the wire"),
+        "elasticjob_sidecar.links.links:Links.run": (
+            omit("a spare goes on suspecting", "self._suspect(Members())", by="sidecar suspicions over the wire"),
         ),
-        "elasticjob_sidecar.links.lines:Lines._look": (
-            omit("who loses line and watch at once hears of no challenge", "self._watch.again()"),
+        "elasticjob_sidecar.links.links:Links._look": (
+            omit("who loses line and watch at once hears of no ping", "self._watch.again()"),
             replace(
                 "a watch is long though nobody is heard",
-                "round.silences.hears_all()",
-                "not doubted",
-                by="sidecar lines",
+                "round.monitor.hears_all()",
+                "not suspects",
+                by="sidecar links",
             ),
-            omit("the end of a round is unknown to its lines", "round.silences.end(now)"),
+            omit("the end of a round is unknown to its lines", "round.monitor.end(now)"),
             replace(
-                "a doubt of the last round is never taken back",
-                "doubted != round.said",
-                "doubted != (round.said or Members())",
+                "a suspicion of the last round is never taken back",
+                "suspects != round.said",
+                "suspects != (round.said or Members())",
             ),
         ),
-        "elasticjob_sidecar.links.lines:Lines._close": (
+        "elasticjob_sidecar.links.links:Links._close": (
             omit(
                 "the lines of a round stay for ever",
                 "asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)",
-                by="sidecar lines",
+                by="sidecar links",
             ),
         ),
-        "elasticjob_sidecar.links.lines:Lines._call": (
+        "elasticjob_sidecar.links.links:Links._call": (
             replace(
                 "a line of a round that is over is made anew",
-                "while not round.silences.over: ...",
+                "while not round.monitor.over: ...",
                 "while True: ...",
-                by="sidecar lines",
+                by="sidecar links",
             ),
             replace("a line that broke is not made anew", "await asyncio.sleep(pauses.next())", "return"),
         ),
-        "elasticjob_sidecar.links.lines:Lines._accepted": (
-            replace("rank 0 answers no sign", "Line.give_sign", "lambda _: None"),
+        "elasticjob_sidecar.links.links:Links._accepted": (
+            replace("rank 0 answers no sign", "Link.beat", "lambda _: None"),
         ),
-        "elasticjob_sidecar.membership.silences:Silences._time": (
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor._time": (
             replace(
-                "who was stopped doubts all others when it wakes",
+                "who was stopped suspects all others when it wakes",
                 "self._ran + min(now - self._looked, 2 * self.look_seconds)",
                 "self._ran + now - self._looked",
             ),
         ),
-        "elasticjob_sidecar.membership.silences:_turn": (
+        "elasticjob_sidecar.membership.link_monitor:_turn": (
             replace("all members say at once that rank 0 is silent", "(rank.bit_length() + 1) // 2", "1", by="unit"),
         ),
-        "elasticjob_sidecar.membership.silences:Silences._is_doubted": (
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor._is_suspected": (
             replace(
-                "a challenge of long ago keeps members from saying that rank 0 is silent",
+                "a ping of long ago keeps members from saying that rank 0 is silent",
                 "self._asked >= since",
                 "self._asked > -inf",
                 by="unit",
             ),
             omit("all say one after the other that a rank 0 is silent that may have gone", "self.over"),
         ),
-        "elasticjob_sidecar.membership.silences:group_of": (
+        "elasticjob_sidecar.membership.link_monitor:group_of": (
             replace(
                 "lines end with their round, whatever has ended it",
                 "before if before is not None and before.round == job.round - 1 else None",
                 "None",
             ),
         ),
-        "elasticjob_sidecar.membership.silences:Silences.end": (
-            omit("whose line had not come up when the round ended is doubted for it", "since <= ran"),
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.end": (
+            omit("whose line had not come up when the round ended is suspected for it", "since <= ran"),
             replace(
                 "who was heard after the last look had no line when the round ended",
                 "self._time(now)",
@@ -238,14 +238,14 @@ MUTATIONS = mutations(
                 by="unit",
             ),
         ),
-        "elasticjob_sidecar.membership.silences:Silences.misses_news": (
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.misses_news": (
             omit("who is gone when a round ended makes all list the job anew", "if self.over: ...", by="unit"),
         ),
-        "elasticjob_sidecar.membership.silences:Silences.hears_all": (
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.hears_all": (
             omit("a watch is long while nobody tells of news that it misses", "not self.over", by="unit"),
         ),
-        "elasticjob_sidecar.membership.silences:Silences.doubted": (
-            omit("who has finished is doubted", "all(member not in members for members in finished)", by="unit"),
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.suspected": (
+            omit("who has finished is suspected", "all(member not in members for members in finished)", by="unit"),
         ),
         "elasticjob_sidecar.api_server.job_watch:JobWatch.calm": (
             omit(

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from elasticjob.api import INDEX_LABEL, JOB_LABEL, Members
-from elasticjob.signs import BACKSTOP_SECONDS
+from elasticjob.heartbeats import BACKSTOP_SECONDS
 from elasticjob_operator.objects.pods import SIDECAR, access_name
 from simulation.operators import LEASE, LEASE_NAMESPACE
 from simulation.people import ask, path_of
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
 
-MISSED_BEATS = 3  # after which a worker is doubted of which nobody else hears
+MISSED_BEATS = 3  # after which a worker is suspected of which nobody else hears
 
 
 class Probe(NamedTuple):

@@ -130,7 +130,7 @@ class StubSidecar:
 
     async def _beat(self) -> bool:
         answer = self.asked
-        body = {"status": {"heartbeat": self.heartbeat + 1, "answer": answer or None}}
+        body = {"status": {"heartbeat": self.heartbeat + 1, "ack": answer or None}}
         status, found = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
         if status < 300:
             self.heartbeat += 1
@@ -155,8 +155,8 @@ class StubSidecar:
         self.member = me in Members.read(agreed.get("participants", ""))
         self.leaving = me in Members.read(agreed.get("leaving", ""))
         self.complete = agreed.get("outcome") == "Complete"
-        if me in Members.read((challenge := agreed.get("challenge", {})).get("members", "")):
-            self.asked = challenge["number"]
+        if me in Members.read((ping := agreed.get("ping", {})).get("members", "")):
+            self.asked = ping["number"]
         self.seen = True
         return True
 

@@ -72,8 +72,8 @@ class JobOnPaper:
                 address=f"10.0.0.{self.ids}:27601",
                 request=None,
                 heartbeat=0,
-                doubts=(),
-                answer=0,
+                suspects=(),
+                ack=0,
                 unready=False,
                 invalid="",
             )
@@ -135,13 +135,13 @@ class JobOnPaper:
         for index in indices:
             if any(pod_key[0] == index for pod_key in self.workers):
                 worker = self.workers[self.pod_key(index)]
-                asked = worker.member in self.state.challenged
-                answer = self.state.challenge if asked else worker.answer
-                self.change(index, heartbeat=(worker.heartbeat or 0) + 1, answer=answer)
+                asked = worker.member in self.state.pinged
+                answer = self.state.ping if asked else worker.ack
+                self.change(index, heartbeat=(worker.heartbeat or 0) + 1, ack=answer)
 
-    def doubt(self, index: int, *of: int) -> None:
+    def suspect(self, index: int, *of: int) -> None:
         """Its record says that it hears nothing of those, and of all others that it does."""
-        self.change(index, doubts=tuple(self.member(other) for other in of))
+        self.change(index, suspects=tuple(self.member(other) for other in of))
 
     def take_over(self) -> None:
         """Another operator begins, and knows what the status says."""

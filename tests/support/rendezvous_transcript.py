@@ -146,9 +146,9 @@ class TranscribedJob(JobOnPaper):
             case "failure":
                 said = "no failure pending" if not new else "failure pending"
                 yield said + (f": {new}" if new not in ("", self.reason) else "")
-            case "challenge":
-                yield f"challenge {new}: {self.members(self.state.challenged)}"
-            case "challenged":  # with its number
+            case "ping":
+                yield f"ping {new}: {self.members(self.state.pinged)}"
+            case "pinged":  # with its number
                 pass
             case "reason" | "cause" if self.state.reason == self.state.failure:  # with the failure
                 pass
@@ -241,7 +241,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "finish": JobOnPaper.finish,  # torchrun and container end in success
     "succeed": JobOnPaper.succeed,  # torchrun alone
     "close": JobOnPaper.close,
-    "doubt": JobOnPaper.doubt,  # the first hears nothing of the others
+    "suspicion": JobOnPaper.suspicion,  # the first hears nothing of the others
     "beat": JobOnPaper.beat,  # and answer
     "spoil": JobOnPaper.spoil,
     "pod": pod,

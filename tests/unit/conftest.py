@@ -12,7 +12,7 @@ from support.trainer_sidecar import Sidecar
 
 settings.load_profile("short")
 
-# Asked for a loop before one was set, Python 3.11 makes one; pytest-asyncio asks, and nobody closes it.
+# Pinged for a loop before one was set, Python 3.11 makes one; pytest-asyncio asks, and nobody closes it.
 asyncio.set_event_loop(None)
 
 

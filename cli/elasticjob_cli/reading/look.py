@@ -149,8 +149,8 @@ class Look:
 
     @property
     def silence(self) -> float:
-        """Seconds without a heartbeat after which anybody is doubted."""
-        return rendezvous_spec(self.spec).silence
+        """Seconds without a heartbeat in its record after which a worker is suspected."""
+        return rendezvous_spec(self.spec).heartbeat_timeout
 
     @property
     def changed_since(self) -> float | None:

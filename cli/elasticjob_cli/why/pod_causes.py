@@ -208,10 +208,10 @@ def silent(worker: WorkerView, look: Look) -> str | None:
 
 
 def _owes_an_answer(worker: WorkerView, look: Look) -> bool:
-    challenge, record = look.status.rendezvous.challenge, worker.record
-    if challenge is None or record is None or Member(record.index, record.id) not in challenge.members:
+    ping, record = look.status.rendezvous.ping, worker.record
+    if record is None or Member(record.index, record.id) not in ping.members:
         return False
-    return (record.status.answer or 0) < challenge.number
+    return (record.status.ack or 0) < ping.number
 
 
 def stopping(worker: WorkerView, look: Look) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from elasticjob.api import MAX_DOUBTS, RendezvousPhase
+from elasticjob.api import MAX_SUSPECTS, RendezvousPhase
 from elasticjob.objects import Object
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.record import PROBLEM_LENGTH, Record, Said
@@ -41,12 +41,12 @@ def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading
 
 def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
     """By the pod's name, what is wrong with a record in view of the job's state."""
-    formed, challenge, stage = _last_formed(job), _last_challenge(job), _stage(job)
+    formed, ping, stage = _last_formed(job), _last_ping(job), _stage(job)
     problems = {}
     for name, said in records.items():
-        request, answer = said.request, said.status.answer
-        if answer is not None and answer > challenge:
-            problems[name] = f"status.answer is {answer}, and the last challenge is {challenge}"
+        request, ack = said.request, said.status.ack
+        if ack is not None and ack > ping:
+            problems[name] = f"status.ack is {ack}, and the last ping is {ping}"
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
             if number is not None and number > formed:
                 problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
@@ -67,8 +67,8 @@ def _problem_of(said: Said, pod: Pod, index: int, job_name: str) -> str | None:
         return f"spec.certificate {said.certificate_problem}"
     if problem := _problem_of_address(said.address, pod):
         return f"spec.address {problem}"
-    if (doubted := len(said.status.doubts)) > MAX_DOUBTS:
-        return f"status.doubts names {doubted} workers, and a sidecar doubts {MAX_DOUBTS} at most"
+    if (suspected := len(said.status.suspects)) > MAX_SUSPECTS:
+        return f"status.suspects names {suspected} workers, and a sidecar suspects {MAX_SUSPECTS} at most"
     return None
 
 
@@ -93,8 +93,8 @@ def _last_formed(job: Object) -> int:
     return max(0, round - 1) if agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING else round
 
 
-def _last_challenge(job: Object) -> int:
-    number: int = (_agreed(job).get("challenge") or {}).get("number", 0)
+def _last_ping(job: Object) -> int:
+    number: int = (_agreed(job).get("ping") or {}).get("number", 0)
     return number
 
 

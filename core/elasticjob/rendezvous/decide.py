@@ -9,7 +9,7 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.rendezvous import barrier, challenges, endings, policy, stages
+from elasticjob.rendezvous import barrier, endings, failure_detector, policy, stages
 from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
@@ -46,7 +46,7 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
 
 
 def note_heartbeats(step: Step) -> None:
-    """A heartbeat is noted when this operator sees it change: long silence is a reason to doubt (rules 5 and 11).
+    """A heartbeat is noted when this operator sees it change: long silence is a reason for suspicion (rules 5 and 11).
 
     One that has not come yet counts from when the record was seen: a worker may fall silent before its first.
     """
@@ -57,9 +57,9 @@ def note_heartbeats(step: Step) -> None:
     step.clock(beats=beats)
 
 
-def note_answers(step: Step) -> None:
-    """The first answer to a challenge starts the clock of all others that it asks (rules 5 and 11)."""
-    step.clock(asked=challenges.noted(step.state, step.able, step.now))
+def note_acks(step: Step) -> None:
+    """The first ack of a ping starts the clock of all others that were pinged (rules 5 and 11)."""
+    step.clock(pings=failure_detector.with_acks(step.state, step.able, step.now))
 
 
 def note_invalid(step: Step) -> None:
@@ -89,7 +89,7 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
 
 
 def give_up_lost(step: Step) -> None:
-    """A worker that is gone, going, failed, hung or long invalid, or that does not answer while another does, is lost:
+    """A worker that is gone, going, failed, hung or long invalid, or that does not ack while another does, is lost:
     its pod is given up, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.give_up_lost(lost)
@@ -298,24 +298,24 @@ def forgive_failures(step: Step) -> None:
     )
 
 
-def challenge_doubted(step: Step) -> None:
-    """Who is doubted is asked to show that it lives, and with it others that are not doubted (rule 5)."""
+def ping_suspected(step: Step) -> None:
+    """Suspected workers are pinged, together with witnesses that are not suspected (rule 5)."""
     state, now = step.state, step.now
     present = step.able
-    suspects = challenges.doubted(step.spec, state, present, now)
-    questions = challenges.kept(state, present, suspects)
-    challenge = challenges.to_ask(state, present, suspects, questions, now)
-    if challenge is not None:
-        questions = challenges.asked_by(state, present, challenge, questions, now)
-        step.set(challenge=state.challenge + 1, challenged=challenge.members)
-    step.clock(asked=questions)
+    suspects = failure_detector.suspected(step.spec, state, present, now)
+    pings = failure_detector.unsettled(state, present, suspects)
+    ping = failure_detector.to_ping(state, present, suspects, pings, now)
+    if ping is not None:
+        pings = failure_detector.pinged_by(state, present, ping, pings, now)
+        step.set(ping=state.ping + 1, pinged=ping.members)
+    step.clock(pings=pings)
 
 
 RULES: tuple[Callable[[Step], None], ...] = (
     endings.note_finished,
     endings.refuse_strays,
     note_heartbeats,
-    note_answers,
+    note_acks,
     note_invalid,
     give_up_lost,
     endings.fail_unfinished,
@@ -332,7 +332,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     hurry_after_loss,
     end_beyond_budget,
     form_round,
-    challenge_doubted,
+    ping_suspected,
     reset_restarts,
     forgive_failures,
 )

@@ -1,16 +1,16 @@
-"""Limits that a worker may set with its join, as torchrun's options do, in place of the job's; and those of proof.
+"""Limits that a worker may set with its join, as torchrun's options do, in place of the job's; and the limit of an ack.
 
-They are read from the records at the moment of asking, so any operator comes to the same answer.
+They are read from the records at the moment of use, so every operator comes to the same result.
 """
 
 from collections.abc import Iterable
 
-from elasticjob.rendezvous.model import Asked, Spec, Worker
-from elasticjob.signs import proof_seconds
+from elasticjob.heartbeats import ack_seconds
+from elasticjob.rendezvous.model import Pinged, Spec, Worker
 
-AGAIN_SECONDS = 10.0  # until who is still doubted is asked again, or everybody where nobody has answered
-# Where nobody else can answer nobody shows that the way is sound: both its watch and the operator's may have fallen
-# silent, which is noticed within twelve seconds.
+AGAIN_SECONDS = 10.0  # until a member that is still suspected is pinged again, or everybody if nobody has acked
+# With no other worker to ack, nothing shows that the way to the API server works. The worker's watch or the operator's
+# may have gone silent, which either notices within twelve seconds.
 ALONE_SECONDS = 30.0
 
 
@@ -21,18 +21,18 @@ def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
 
 
 def worker_lost(spec: Spec, worker: Worker) -> float:
-    """The time for doubt and proof of this worker: what its join has named, else the job's."""
+    """Seconds from this worker's last heartbeat to its loss: what its join has named, else the job's."""
     named = worker.request.worker_lost if worker.request is not None else None
     return spec.worker_lost if named is None else named
 
 
-def proof(spec: Spec, worker: Worker, asked: Asked) -> float:
-    """For how long this worker may leave a challenge unanswered once another has answered it.
+def ack_limit(spec: Spec, worker: Worker, pinged: Pinged) -> float:
+    """Seconds for which this worker may leave a ping unacked once another has acked it.
 
-    Only a line that has just fallen silent has taken a part of its time already. All others that are asked may be
-    stopped for three seconds from now on: controls, who joins late, and whose line stays broken though it lives.
+    Only a link that has just gone silent has used part of its time already. Any other pinged worker may stop for three
+    seconds from now on: a witness, a worker that joins late, or a live one whose link stays broken.
     """
     lost = worker_lost(spec, worker)
-    if asked.alone:
+    if pinged.alone:
         return max(ALONE_SECONDS, lost)
-    return proof_seconds(lost) if asked.silent and asked.lived is None else lost
+    return ack_seconds(lost) if pinged.unheard and pinged.lived is None else lost

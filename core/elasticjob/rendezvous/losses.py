@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.challenges import lived_on, unanswered_for
+from elasticjob.rendezvous.failure_detector import lived_on, unacked_for
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import (
     ENDED,
@@ -83,8 +83,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
                 # a node of which nothing is heard loses its pods by others' hands
                 speaks_of_node=not ignored and (failed_by_itself or (worker.deleting and worker.unready)),
             )
-        elif (silence := unanswered_for(spec, state, worker, now)) is not None:
-            yield Lost(*pod_key, Loss.NO_ANSWER, f"no answer for {silence:g} s", was_member, speaks_of_node=True)
+        elif (unacked := unacked_for(spec, state, worker, now)) is not None:
+            why = f"no ack of a ping for {unacked:g} s"
+            yield Lost(*pod_key, Loss.UNRESPONSIVE, why, was_member, speaks_of_node=True)
         elif worker.invalid and now - state.clocks.invalid.get(pod_key, now) >= spec.patience:
             why = f"its ElasticWorker has been invalid for {spec.patience:g} s: {worker.invalid}"
             yield Lost(*pod_key, Loss.INVALID_RECORD, why, was_member)
@@ -153,7 +154,7 @@ def _training_failed(spec: Spec, state: State, worker: Worker) -> bool:
 def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
     """Whether a member has had its time to join again, and its sidecar has lived all that time.
 
-    It counts from an answer that it gave since the round was ended: who was cut off before may not have known.
+    It counts from an ack since the end of the round: a worker that was cut off before may not have known.
     """
     if state.phase is not RendezvousPhase.FORMING or is_between_stages(worker) or not is_stopping(state, worker):
         return False
@@ -174,8 +175,8 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
 def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> bool:
     """While a round forms: whether a member of the last one that has not joined again may yet turn out to be lost.
 
-    Whoever has left may have been ended with its pod, which is seen apart, some seconds later. Whoever still stops its
-    processes is asked by then, and is known to live once it has answered.
+    A member that has left may have been ended with its pod, which is seen apart, some seconds later. One that still
+    stops its processes is pinged by then, and is known to live once it has acked.
     """
     present = current(state, workers)
     members = (present.get(member.index) for member in state.participants if member.index not in state.done)

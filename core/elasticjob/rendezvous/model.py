@@ -17,7 +17,8 @@ PATIENCE_SECONDS = 15.0
 class Spec:
     """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds.
 
-    `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
+    `worker_lost`: from a worker's last heartbeat on its link to its loss. `heartbeat_timeout`: without a heartbeat in
+    its record, after which a worker is suspected.
 
     `restarted_at`: when people last asked for new processes, "" for never. `deadline`: when the job fails for having
     taken too long, None where it may take any time.
@@ -40,7 +41,7 @@ class Spec:
     start_timeout: float = 3600
     rejoin: float = 75
     worker_lost: float = 4
-    silence: float = 450
+    heartbeat_timeout: float = 450
     restart_reset: float = 3600
     finish: float = 3600
     starts_torchrun: bool = True
@@ -109,9 +110,9 @@ class Worker:
     before any of its containers was started. `outdated`: the pod was made from another template than the job's.
     `draining`: its node is about to go. `unready`: the cluster does not hear of its node any more. `hung`: how the
     training hangs, where the round is to be restarted for this member. `cut_off`: it and rank 0 have not reached each
-    other for long, though both live. `doubts` are members of which it hears nothing, and `answer` is the number of the
-    last challenge that it answered, 0 before the first. `matched`: what the
-    job's policy for failures says of it, once it has stopped. `topology`: with `rank_order`, what its node says for
+    other for long, though both live. `suspects` are members of which it hears nothing, and `ack` is the number of the
+    last ping that it has acked, 0 before the first. `matched`: what the job's policy for failures says of it, once it
+    has stopped. `topology`: with `rank_order`, what its node says for
     those keys, empty where nothing is known, and the node's name.
     """
 
@@ -124,8 +125,8 @@ class Worker:
     address: str = ""
     request: Request | None = None
     heartbeat: int | None = None
-    doubts: tuple[Member, ...] = ()
-    answer: int = 0
+    suspects: tuple[Member, ...] = ()
+    ack: int = 0
     detail: str = ""
     invalid: str = ""
     disrupted: bool = False
@@ -157,19 +158,21 @@ class Beat(NamedTuple):
     since: float
 
 
-class Asked(NamedTuple):
-    """What a member was asked: any answer of this `number` or a later one will do. `since` it was asked; `counting`:
-    since when another has answered, or since it was asked alone; `answered`: when its own answer was seen; `lived`:
-    when the first was that it gave while it has been doubted; `alone`: its clock runs, and nobody else can answer;
-    `silent`: another had heard nothing of it by then."""
+class Pinged(NamedTuple):
+    """A ping of one member. An ack of this `number` or a later one settles it. Times are of the operator's clock.
+
+    `since`: it was first sent. `counting`: its clock runs, because another has acked, or because it was pinged `alone`
+    and nobody else can ack. `acked`: its own ack was seen. `lived`: its first ack since it has been suspected was seen.
+    `unheard`: another member suspected it when it was sent.
+    """
 
     number: int
     since: float
     counting: float | None = None
-    answered: float | None = None
+    acked: float | None = None
     lived: float | None = None
     alone: bool = False
-    silent: bool = False
+    unheard: bool = False
 
 
 class Finishing(NamedTuple):
@@ -195,7 +198,7 @@ class Clocks:
     """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`.
 
     `settled`: the moment from which all sidecars can be taken to hear the API server again, as this operator does.
-    `asked` is None until it has looked at what the status says of a challenge.
+    `pings` is None until it has looked at what the status says of the last ping.
     """
 
     opened: float
@@ -207,7 +210,7 @@ class Clocks:
     newcomer: float | None = None  # formed: since when somebody has waited
     settled: float = -inf
     beats: Mapping[Member, Beat] = field(default_factory=dict)
-    asked: Mapping[Member, Asked] | None = None
+    pings: Mapping[Member, Pinged] | None = None
     leaving: Mapping[Member, float] = field(default_factory=dict)
     invalid: Mapping[PodKey, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
     failures: Mapping[int, Failures] = field(default_factory=dict)
@@ -231,7 +234,7 @@ class State:
     `planned`: the last formed round was ended by the will of people while all its members lived, so that the training
     may save before it stops. Once one of them is lost nobody may go on in that round: the others would wait for it.
 
-    `challenge` is the number of the last challenge, and `challenged` whom it asked.
+    `ping` is the number of the last ping, and `pinged` are the members that it went to.
 
     `reason` says in a sentence why the phase was entered, and `cause` in one word.
 
@@ -263,8 +266,8 @@ class State:
     planned: bool = False
     waiting: int = 0
     spares: int = 0
-    challenge: int = 0
-    challenged: tuple[Member, ...] = ()
+    ping: int = 0
+    pinged: tuple[Member, ...] = ()
     store: str | None = None
     outcome: Outcome | None = None
     reason: str = ""

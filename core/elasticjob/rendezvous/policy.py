@@ -13,7 +13,7 @@ from elasticjob.rendezvous.step import Step
 from elasticjob.terms import Loss, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 STOPPED = ENDED | {PodState.CRASH_LOOP}
-RUNS_ON = frozenset({Loss.NO_ANSWER, Loss.INVALID_RECORD})  # as far as is known: nothing of its trainer has ended now
+RUNS_ON = frozenset({Loss.UNRESPONSIVE, Loss.INVALID_RECORD})  # nothing of its trainer is known to have ended
 
 
 def note_matched(step: Step) -> None:

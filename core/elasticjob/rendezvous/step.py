@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
-from elasticjob.rendezvous.challenges import able, moments
+from elasticjob.rendezvous.failure_detector import able, moments
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import Break, Lost
 from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
@@ -53,7 +53,7 @@ class Step:
 
     @property
     def able(self) -> dict[Member, Worker]:
-        """Who can answer a challenge at this moment."""
+        """Who can answer a ping at this moment."""
         if self._able is None:
             self._able = able(self.state, self.workers)
         return self._able

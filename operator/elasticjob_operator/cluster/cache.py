@@ -201,9 +201,9 @@ def _slim(job: Object) -> Object:
 
 
 def _words(record: Record) -> tuple[object, ...]:
-    """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
+    """What the operator goes by: the request, the suspects and the ack."""
     said = record.said
-    return record.uid, record.generation, record.problem, said and said.status.doubts, said and said.status.answer
+    return record.uid, record.generation, record.problem, said and said.status.suspects, said and said.status.ack
 
 
 def _quiet(record: Record) -> object:

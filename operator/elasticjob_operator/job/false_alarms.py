@@ -1,7 +1,7 @@
-"""Members that suspect others again and again, who answer and hear them well: each is replaced. Pure.
+"""Members that suspect others again and again, although those ack and hear them well: each is replaced. Pure.
 
-Each new suspicion makes the operator ask, and everybody read a status. Where a line is at fault neither end hears the
-other: so only a suspicion counts that is not returned.
+Each new suspicion makes the operator ping, and everybody read a status. If a link is at fault neither end hears the
+other, so a suspicion counts only if it is not returned.
 """
 
 from collections.abc import Mapping
@@ -15,29 +15,29 @@ MOST_ALARMS, WITHIN_SECONDS = 10, 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Suspicion:
-    """When it was first seen, and the number of the last challenge at that time."""
+    """When it was first seen, and the number of the last ping at that time."""
 
     at: float
-    challenge: int
+    ping: int
 
 
 @dataclass(slots=True)
 class FalseAlarms:
-    """Of one job, as far as this leader has seen: whom each member suspected last, which of that is open, and when
-    those suspicions began of which nothing came."""
+    """Of one job, as far as this leader has seen: the members that each suspected last, the suspicions that are
+    open, and the times at which the unfounded ones began."""
 
     _suspected: dict[Member, frozenset[Member]] = field(default_factory=dict)
     _open: dict[tuple[Member, Member], _Suspicion] = field(default_factory=dict)
     _alarms: dict[Member, frozenset[float]] = field(default_factory=dict)
 
     def marked(self, state: State, workers: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """The workers, those that are to be replaced as if the cluster had ended their pods, and suspect nobody. May be
-        called again for the same state, where that could not be written."""
+        """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. May be
+        called again for the same state, if that could not be written."""
         present = {worker.member: worker for worker in workers if worker.member}
         for member, worker in present.items():
-            suspected = frozenset(one for one in worker.doubts if one in present and one != member)
+            suspected = frozenset(one for one in worker.suspects if one in present and one != member)
             for one in suspected - self._suspected.get(member, frozenset()):
-                self._open[member, one] = _Suspicion(now, state.challenge)
+                self._open[member, one] = _Suspicion(now, state.ping)
             self._suspected[member] = suspected
         self._settle(present)
         self._suspected = {member: those for member, those in self._suspected.items() if member in present}
@@ -49,12 +49,12 @@ class FalseAlarms:
         return tuple(self._marked(worker) for worker in workers)
 
     def _settle(self, present: Mapping[Member, Worker]) -> None:
-        """A suspicion is over once its member answers a challenge that came later, hears nothing either, or is gone."""
+        """A suspicion is over once its member acks a later ping, suspects the other in turn, or is gone."""
         for (member, one), suspicion in list(self._open.items()):
-            asked, suspect = present.get(member), present.get(one)
-            if asked is None or suspect is None or member in suspect.doubts:
+            accuser, suspect = present.get(member), present.get(one)
+            if accuser is None or suspect is None or member in suspect.suspects:
                 del self._open[member, one]
-            elif (suspect.answer or 0) > suspicion.challenge:
+            elif (suspect.ack or 0) > suspicion.ping:
                 del self._open[member, one]
                 self._alarms[member] = self._alarms.get(member, frozenset()) | {suspicion.at}
 
@@ -63,7 +63,7 @@ class FalseAlarms:
         if alarms <= MOST_ALARMS:
             return worker
         why = (
-            f"its sidecar has suspected others {alarms} times within {WITHIN_SECONDS:g} s, who each time answered and "
-            "heard it well"
+            f"its sidecar has suspected others {alarms} times within {WITHIN_SECONDS:g} s, although they acked and heard it "
+            "well each time"
         )
-        return replace(worker, pod=PodState.FAILED, disrupted=True, detail=why, doubts=())
+        return replace(worker, pod=PodState.FAILED, disrupted=True, detail=why, suspects=())

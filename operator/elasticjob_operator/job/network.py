@@ -1,8 +1,8 @@
 """Which members of a round do not reach rank 0, though both live. Pure: the time is an argument.
 
-The line between the two is silent, so one doubts the other; but who is doubted answers, so nobody is lost. What stands
-between them is the network, a NetworkPolicy or a firewall. One line that is late is no news, and a new round makes its
-lines anew: so a suspicion has to stand for a while, and outlives the round that it began in.
+The link between the two is silent, so one suspects the other. But the suspected one acks, so nobody is lost: the
+network, a NetworkPolicy or a firewall stands between them. A link may be late, and each round makes its links anew, so
+a suspicion has to stand for a while, and outlives the round that it began in.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from elasticjob.api import ElasticJobStatus
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
-from elasticjob.rendezvous.challenges import able
+from elasticjob.rendezvous.failure_detector import able
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 
@@ -22,22 +22,22 @@ STANDS_SECONDS = 30.0  # until a suspicion is told: a sidecar may be slow for a 
 SETTLE_SECONDS, SETTLE_SECONDS_EACH = (
     15.0,
     0.02,
-)  # from then on a round's lines tell: those that are late have made doubt
+)  # after a round has formed, until its links can be trusted: those that come late have made suspicions
 FORGET_SECONDS = 60.0  # where no round stands for so long as to tell
 NAMED = 3
 
 
 class Suspicion(NamedTuple):
-    """That a member and `rank0` do not hear each other: since when, and when that was seen last. `answered`: who of
-    them is doubted has shown that it lives."""
+    """That a member and `rank0` do not hear each other: since when, and when that was seen last. `acked`: the
+    suspected one has shown that it lives."""
 
     rank0: Member
     since: float
     seen: float
-    answered: bool
+    acked: bool
 
     def stands(self, now: float) -> bool:
-        return self.answered and now - self.since >= STANDS_SECONDS
+        return self.acked and now - self.since >= STANDS_SECONDS
 
 
 Suspicions = Mapping[Member, Suspicion]  # by the member that is not rank 0
@@ -68,16 +68,16 @@ def network_of(
     begun. Then what the status says of the network goes on to hold. `troubled`: whose sidecars are known to be in
     trouble, which is why others do not hear them."""
     known = {} if last is None else last.suspicions
-    if state.ended or not state.participants or not (known or any(worker.doubts for worker in workers)):
+    if state.ended or not state.participants or not (known or any(worker.suspects for worker in workers)):
         return Network()
     if any(worker.member == state.participants[0] for worker in workers if worker.pod_key in troubled):
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}
     told = bool(last.sentence) if last is not None else says_so(before)
-    doubted = _doubted(state, present)
-    suspicions = _kept(state, present, known, now) | _seen(state, doubted, known, told and last is None, now)
-    moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in doubted))
+    suspected = _suspected(state, present)
+    suspicions = _kept(state, present, known, now) | _seen(state, suspected, known, told and last is None, now)
+    moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in suspected))
     again = min((moment - now for moment in moments if moment > now), default=None)
     cut_off = [present[one] for one in state.participants if one in suspicions and suspicions[one].stands(now)]
     if not cut_off:
@@ -99,30 +99,30 @@ def marked(network: Network, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
     return tuple(replace(one, cut_off=True) if one.pod_key in network.cut_off else one for one in workers)
 
 
-def _doubted(state: State, present: Mapping[Member, Worker]) -> dict[Member, set[Member]]:
-    """By the member that is not rank 0: which of the two the other doubts. Nobody while a round forms."""
+def _suspected(state: State, present: Mapping[Member, Worker]) -> dict[Member, set[Member]]:
+    """By the member that is not rank 0: which of the two the other suspects. Empty while a round forms."""
     found: dict[Member, set[Member]] = {}
     if state.phase is RendezvousPhase.FORMING:
         return found
     rank0 = state.participants[0]
     for member, worker in present.items():
-        for one in worker.doubts:
+        for one in worker.suspects:
             if one in present and rank0 in present and rank0 in (one, member) and one != member:
                 found.setdefault(one if member == rank0 else member, set()).add(one)
     return found
 
 
 def _seen(
-    state: State, doubted: Mapping[Member, set[Member]], known: Suspicions, goes_on: bool, now: float
+    state: State, suspected: Mapping[Member, set[Member]], known: Suspicions, goes_on: bool, now: float
 ) -> dict[Member, Suspicion]:
     """What is so now; where it `goes_on` it was told by an operator before this one."""
     rank0, since, found = state.participants[0], now - STANDS_SECONDS if goes_on else now, {}
-    for member, which in doubted.items():
+    for member, which in suspected.items():
         earlier = known.get(member)
         if earlier is None or earlier.rank0 != rank0:
-            earlier = Suspicion(rank0, since, now, answered=goes_on)
-        answered = earlier.answered or all(_has_lived(state, one) for one in which)
-        found[member] = earlier._replace(seen=now, answered=answered)
+            earlier = Suspicion(rank0, since, now, acked=goes_on)
+        acked = earlier.acked or all(_has_lived(state, one) for one in which)
+        found[member] = earlier._replace(seen=now, acked=acked)
     return found
 
 
@@ -132,13 +132,13 @@ def _kept(state: State, present: Mapping[Member, Worker], known: Suspicions, now
         member: one
         for member, one in known.items()
         if one.rank0 == state.participants[0] and {member, one.rank0} <= present.keys()
-        if now < min(_moments(state, one, doubted=False))
+        if now < min(_moments(state, one, suspected=False))
     }
 
 
-def _moments(state: State, suspicion: Suspicion, doubted: bool) -> Iterator[float]:
+def _moments(state: State, suspicion: Suspicion, suspected: bool) -> Iterator[float]:
     """When it stands for long enough; or, where it is not seen now, when it is forgotten."""
-    if doubted:
+    if suspected:
         yield suspicion.since + STANDS_SECONDS
         return
     yield suspicion.seen + FORGET_SECONDS
@@ -147,9 +147,9 @@ def _moments(state: State, suspicion: Suspicion, doubted: bool) -> Iterator[floa
 
 
 def _has_lived(state: State, member: Member) -> bool:
-    """Whether it has answered while it has been doubted."""
-    asked = (state.clocks.asked or {}).get(member)
-    return asked is not None and asked.lived is not None
+    """Whether it has acked a ping while it has been suspected."""
+    pinged = (state.clocks.pings or {}).get(member)
+    return pinged is not None and pinged.lived is not None
 
 
 def _sentence(job: str, rank0: Worker, cut_off: list[Worker]) -> str:

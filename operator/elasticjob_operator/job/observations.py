@@ -27,7 +27,7 @@ class Metric(StrEnum):
     ROUNDS_FORMED = "rounds formed"
     ROUNDS_ENDED = "rounds ended"
     WORKERS_LOST = "workers lost"
-    CHALLENGED = "workers asked whether they live"
+    PINGED = "workers pinged"
     RESTARTS = "restarts"
     JOBS_ENDED = "jobs ended"
     TOLD = "seconds from a cause to the status that tells of it"
@@ -73,8 +73,8 @@ def observe(
         happened, times = _happened(report, event, clocks, times, now, heard)
         found += happened
     state, before = report.decision.state, report.before
-    if state.challenge > (before.rendezvous.challenge.number if before.rendezvous.challenge else 0):
-        found.append(Observation(Metric.CHALLENGED, len(state.challenged)))
+    if state.ping > before.rendezvous.ping.number:
+        found.append(Observation(Metric.PINGED, len(state.pinged)))
     if state.restarts > before.restarts:
         found.append(Observation(Metric.RESTARTS, state.restarts - before.restarts))
     if state.ended and state.outcome is not before.rendezvous.outcome:
@@ -101,12 +101,12 @@ def _happened(
 
 
 def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float | None) -> float | None:
-    """When that happened by which the round ended: of a challenge without an answer, when it was made."""
-    if cause != Loss.NO_ANSWER:
+    """When that happened by which the round ended: of an unacked ping, when it was sent."""
+    if cause != Loss.UNRESPONSIVE:
         return heard
-    known = clocks.asked or {}
-    asked = (known[member] for member in before.participants if member in known)
-    return min((one.since for one in asked if one.answered is None), default=None)
+    known = clocks.pings or {}
+    pinged = (known[member] for member in before.participants if member in known)
+    return min((one.since for one in pinged if one.acked is None), default=None)
 
 
 def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:

@@ -170,5 +170,5 @@ def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = M
 
 def _unbelieved(worker: Worker, problem: str) -> Worker:
     return replace(
-        worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem, matched=None
+        worker, id=None, address="", request=None, heartbeat=None, suspects=(), ack=0, invalid=problem, matched=None
     )

@@ -23,14 +23,13 @@ class Due:
 def told_by(before: ElasticJobStatus, after: ElasticJobStatus) -> ElasticJobStatus:
     """`after` as far as there is a reason to write it over `before`.
 
-    A new leader's term goes with the next other change while a round stands and nobody is challenged: else each
+    A new leader's term goes with the next other change while a round stands and nobody is pinged: else each
     take-over would write all statuses at once. Until then a write of the leader before may land, once, as any earlier
-    write of it: it was made from the same status. While a round forms, and while answers are counted, the term keeps
+    write of it: it was made from the same status. While a round forms, and while acks are awaited, the term keeps
     it out at once; and so does that of another Lease, whose holder is to see it.
     """
     stands = before.rendezvous.phase is not RendezvousPhase.FORMING and before.lease == after.lease
-    asked = before.rendezvous.challenge
-    if stands and not (asked and asked.members):
+    if stands and not before.rendezvous.ping.members:
         return after.model_copy(update={"term": before.term})
     return after
 
@@ -42,11 +41,12 @@ def progress_seconds(jobs: int) -> float:
 
 def report_seconds(job: Object | None, jobs: int) -> float:
     """Within how many seconds a step looks at a record of which only heartbeat and report are new; `job`: as the API
-    server shows it. Nothing but its progress follows from them while a round stands: doubt has minutes."""
+    server shows it. While a round stands nothing but the progress follows from them: a suspicion
+    by heartbeats takes minutes."""
     status = (job or {}).get("status") or {}
     agreed = status.get("rendezvous") or {}
     stands = agreed.get("phase") == RendezvousPhase.FORMED and not status.get("starting")
-    if not stands or (agreed.get("challenge") or {}).get("members"):
+    if not stands or (agreed.get("ping") or {}).get("members"):
         return SOON_SECONDS
     return max(SOON_SECONDS, jobs / PROGRESS_WRITES_A_SECOND)
 
@@ -77,7 +77,7 @@ def is_due(before: ElasticJobStatus, after: ElasticJobStatus) -> bool:
 
 
 def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
-    """What a trainer, the making of pods, or a proof waits for."""
+    """What a trainer, the making of pods, or an ack waits for."""
     agreed = status.rendezvous
     members = (agreed.participants, agreed.leaving, agreed.store)
     return (
@@ -87,7 +87,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         agreed.outcome,
         agreed.planned,
         *members,
-        agreed.challenge,
+        agreed.ping,
         status.replacements,
         status.term,
         status.restarts,

@@ -14,7 +14,7 @@ from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
-from elasticjob_operator.job.sidecars import Asked
+from elasticjob_operator.job.sidecars import PageCall
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
 
@@ -44,7 +44,7 @@ class Report(NamedTuple):
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
-    asked: Sequence[Asked] = ()
+    asked: Sequence[PageCall] = ()
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
     active: Active | None = None

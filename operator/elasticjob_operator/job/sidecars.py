@@ -28,7 +28,7 @@ NO_ANSWER = (
 )
 
 
-class Asked(NamedTuple):
+class PageCall(NamedTuple):
     """A sidecar to be asked, at the address of its pod and the port of its health, from the moment `at` on. `ready`:
     nothing but its answer could tell that something is wrong with it."""
 
@@ -39,7 +39,9 @@ class Asked(NamedTuple):
     port: int = HEALTH_PORT
 
 
-def to_ask(spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]) -> list[Asked]:
+def to_ask(
+    spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]
+) -> list[PageCall]:
     """Those whose workers have asked for nothing yet or are not ready, the first that are due at the front."""
     if state.ended:
         return []
@@ -49,21 +51,21 @@ def to_ask(spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods
     return sorted(found, key=lambda one: (one.ready, one.at, one.pod_key))
 
 
-def _asked(worker: Worker, pod: Pod | None) -> Iterator[Asked]:
+def _asked(worker: Worker, pod: Pod | None) -> Iterator[PageCall]:
     if pod is None or not pod.addresses or worker.deleting:
         return
     address = pod.addresses[0]
     if since := pod.unready_since:
-        yield Asked(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
+        yield PageCall(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
     elif worker.request is None and (since := pod.container(SIDECAR).since):
-        yield Asked(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
+        yield PageCall(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
 
 
 def _after(since: str, seconds: float) -> datetime:
     return datetime.fromisoformat(since) + timedelta(seconds=seconds)
 
 
-def troubles(asked: Collection[Asked], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
+def troubles(asked: Collection[PageCall], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
     """What keeps workers from joining. `said`: what sidecars have answered last, None where they do not answer."""
     found: dict[PodKey, Wait] = {}
     for one in asked:

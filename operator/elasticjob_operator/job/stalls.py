@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
+from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.signs import heartbeat_seconds
 from elasticjob.terms import RendezvousPhase
 
 PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
@@ -25,7 +25,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StallCall:
     """The round in which all were asked, since when, by this operator's clock, and whether the hang was announced.
     Remembered between two steps, and lost with the operator: the time to answer begins anew then, unless the status
     says already that the training hangs."""
@@ -35,7 +35,7 @@ class Asked:
     told: bool = False
 
 
-NOBODY = Asked()
+NOBODY = StallCall()
 
 
 class Hang(NamedTuple):
@@ -43,7 +43,7 @@ class Hang(NamedTuple):
     and who lags; empty as long as it does not. `of`: the member by which the round is ended. `again`: in how many
     seconds to look again. `news`: what is to be announced."""
 
-    asked: Asked = NOBODY
+    asked: StallCall = NOBODY
     stalled: int = 0
     sentence: str = ""
     of: PodKey | None = None
@@ -64,7 +64,7 @@ def hang_of(
     before: ElasticJobStatus,
     workers: Iterable[Worker],
     said: Mapping[PodKey, ElasticWorkerStatus],
-    asked: Asked,
+    asked: StallCall,
     now: float,
 ) -> Hang:
     """`said`: what the records say, by pod; `before`: the status that they were written under."""
@@ -75,11 +75,11 @@ def hang_of(
     stalls = [one.stall for one in answers if one.stall is not None]
     if not any(stall.stalled for stall in stalls):
         return Hang()
-    asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else Asked(agreed.round, now)
+    asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallCall(agreed.round, now)
     if any(stall.step is not None and not stall.stalled for stall in stalls):  # it trains on
         return Hang(asked, agreed.round)
     hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
-    left = MISSED_WRITES * heartbeat_seconds(len(agreed.participants), None) - (now - asked.since)
+    left = MISSED_WRITES * record_seconds(len(agreed.participants)) - (now - asked.since)
     answered = (hung and agreed.stalled == agreed.round) or all(
         one.stall is not None and one.stall.process is not None for one in answers
     )

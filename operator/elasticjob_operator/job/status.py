@@ -1,12 +1,12 @@
 """An ElasticJob's status, after each look at the job. Pure."""
 
 from elasticjob.api import (
-    Challenge,
     Condition,
     ElasticJobSpec,
     ElasticJobStatus,
     MatchedRule,
     Members,
+    Ping,
     RendezvousStatus,
     RoundRecord,
 )
@@ -64,7 +64,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             given_up=Members(state.given_up),
             planned=state.planned,
             stalled=report.hang.stalled if report.hang.stalled == state.round else 0,
-            challenge=Challenge(number=state.challenge, members=Members(state.challenged)),
+            ping=Ping(number=state.ping, members=Members(state.pinged)),
             store=state.store,
             reason=state.reason,
             cause=state.cause,

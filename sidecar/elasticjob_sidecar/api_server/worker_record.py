@@ -1,11 +1,11 @@
 """The one object that this sidecar writes: its ElasticWorker.
 
 One task makes all writes, one after the other, so they cannot overtake each other. What it writes is always
-the newest wish: a request replaced before it was written is never written. Each write names the
+the newest wish: a request that is replaced before it was written is never written. Each write names the
 resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
 It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
-what it waits for. Requests, answers and doubts are written at once, a new rank and what rank 0's script reports within
-seconds; where there is no news nothing is but a heartbeat, and while a round stands that is one every few minutes. Once
+what it waits for. Requests, acks and suspicions are written at once, a new rank and what rank 0's script reports within
+seconds. With no update pending it writes only heartbeats, one every few minutes while a round stands. Once
 rank 0 has reported, its next report waits until the job's status shows that one: an operator of a thousand jobs takes
 longer to show one than a script to make another.
 """
@@ -36,8 +36,8 @@ from elasticjob_sidecar.log_limits import TroubleLog
 log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
-# seconds that a word may take; then it is tried anew: a connection that was idle for minutes may be dead
-WORD = RetryPolicy(1.0, 8.0)
+# seconds that an urgent update may take before it is tried anew: a connection that was idle for minutes may be dead
+URGENT = RetryPolicy(1.0, 8.0)
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
 
@@ -56,12 +56,12 @@ class WorkerRecord:
         self._beats = Pace()
         self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # what the object holds
-        self._last_sign = self._last_beat = 0.0
+        self._last_written = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
-        self._new_word = asyncio.Event()  # since the last write was begun
-        self._giving_way: asyncio.Timeout | None = None  # of a write under way that is no word
+        self._urgent = asyncio.Event()  # an urgent update has come since the last write was begun
+        self._giving_way: asyncio.Timeout | None = None  # of a write under way that is not urgent
         self._written = asyncio.Condition()
 
     @property
@@ -80,7 +80,7 @@ class WorkerRecord:
         self._say(handed=(round, rank))
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
-        """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
+        """The job's size, and its seconds without a heartbeat until a worker is lost."""
         self._beats.job_size, self._beats.job_worker_lost = replicas, worker_lost
         self._wish.set()
 
@@ -89,56 +89,55 @@ class WorkerRecord:
         self._beats.job_progress = progress
         self._wish.set()
 
-    def rest(self, quiet: bool, *, challenges: bool) -> None:
-        """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
-        out soon if somebody has changed or deleted the record that asks for a round; and an operator that writes no
-        challenges goes by them."""
+    def rest(self, quiet: bool) -> None:
+        """Whether a round stands: then heartbeats are minutes apart. Else they soon find out whether somebody has
+        changed or deleted the record that asks for a round."""
         if self._beats.quiet and not quiet:
-            self._last_sign = self._last_beat = _now()  # not now: all ask for a round
-        self._beats.quiet, self._beats.challenges = quiet, challenges
+            self._last_written = self._last_beat = _now()  # not now: all ask for a round
+        self._beats.quiet = quiet
 
     def named_worker_lost(self) -> float | None:
-        """The silence after which this worker is lost, where its trainer or the job has named one."""
+        """Seconds without a heartbeat until this worker is lost, if its trainer or the job has named them."""
         named = self._request.worker_lost_seconds if self._request is not None else None
         return named or self._beats.job_worker_lost
 
     @property
     def _pace(self) -> float:
         """Seconds between two writes of the status."""
-        return self._beats.seconds(self._status, self._written_status, self.named_worker_lost())
+        return self._beats.seconds(self._status, self._written_status)
 
     def report(self, progress: Progress) -> None:
         """What the script reports: rank 0's is the job's, and written within seconds."""
         self._say(progress=progress)
 
     def connected(self, round: int) -> None:
-        """All training processes of a round have come to its store: rank 0's word, written within seconds."""
+        """All training processes of a round have come to its store, as rank 0 sees it: written within seconds."""
         self._say(connected=round)
 
     def stepped(self, round: int) -> None:
         """The script has taken a step in a round: rank 0's is the job's, and written within seconds."""
         self._say(stepped=round)
 
-    def stall(self, word: Stall | None) -> None:
-        """How far this worker is in a round without steps, written within seconds; None is not news."""
-        self._say(stall=word)
+    def stall(self, stall: Stall | None) -> None:
+        """How far this worker is in a round without steps, written within seconds; None can wait."""
+        self._say(stall=stall)
 
     def learned(self, imports: str) -> None:
         """What the script imports, written within seconds."""
         self._say(imports=imports)
 
-    def answer(self, challenge: int) -> bool:
-        """This worker was asked, and lives: written at once. False if it was said already."""
-        if self._status.answer == challenge:
+    def ack(self, ping: int) -> bool:
+        """This worker was pinged, and lives: written at once. False if that was written before."""
+        if self._status.ack == ping:
             return False
-        self._status = replace(self._status, answer=challenge)
+        self._status = replace(self._status, ack=ping)
         self._hurry()
         return True
 
-    def doubt(self, members: Members) -> None:
-        """Whom this worker doubts, all of them: written at once."""
-        if self._status.doubts != (doubts := str(members)):
-            self._status = replace(self._status, doubts=doubts)
+    def suspect(self, members: Members) -> None:
+        """All members that this worker suspects: written at once."""
+        if self._status.suspects != (suspects := str(members)):
+            self._status = replace(self._status, suspects=suspects)
             self._hurry()
 
     def end(self) -> None:
@@ -157,21 +156,21 @@ class WorkerRecord:
             await self._written.wait_for(done)
 
     def _say(self, **fields: Any) -> None:
-        """What is no word; when the next write is due may have changed."""
+        """Change what is not urgent. The next write may be due sooner."""
         self._status = replace(self._status, **fields)
-        if self._owes_report or (self._beats.quiet and self._status.has_news(self._written_status)):
+        if self._owes_report or (self._beats.quiet and self._status.has_update(self._written_status)):
             self._wish.set()
 
     def _hurry(self) -> None:
-        """There is a new word: a pause ends, and another write soon."""
+        """There is an urgent update: a pause ends, and a write that is not urgent has to end soon."""
         self._wish.set()
-        self._new_word.set()
+        self._urgent.set()
         if self._giving_way is not None and self._giving_way.when() is None:
-            self._giving_way.reschedule(_now() + WORD.first)
+            self._giving_way.reschedule(_now() + URGENT.first)
 
     @property
-    def _owes_word(self) -> bool:
-        return self._status.owes_word(self._written_status)
+    def _has_urgent_update(self) -> bool:
+        return self._status.has_urgent_update(self._written_status)
 
     @property
     def _owes_report(self) -> bool:
@@ -179,17 +178,17 @@ class WorkerRecord:
 
     async def run(self) -> None:
         """Write, for ever."""
-        # two: what one kind of write has to wait for costs the other no time
-        words, others, trouble_log = Tries(), Tries(), TroubleLog(log)
+        # two, so that a back-off of one kind of write does not delay the other
+        urgent, others, trouble_log = Tries(), Tries(), TroubleLog(log)
         # a thousand workers do not beat as one
-        self._last_sign = self._last_beat = _now() - self._pace + random.uniform(0, self._pace)
+        self._last_written = self._last_beat = _now() - self._pace + random.uniform(0, self._pace)
         while True:
-            self._new_word.clear()
-            is_word = self._owes_word
-            tries = words if is_word else others
+            self._urgent.clear()
+            is_urgent = self._has_urgent_update
+            tries = urgent if is_urgent else others
             try:
-                if is_word:  # somebody waits for it, and counts the seconds
-                    async with asyncio.timeout(WORD.pause(words.failures)):
+                if is_urgent:  # the operator waits for it, and counts the seconds
+                    async with asyncio.timeout(URGENT.pause(urgent.failures)):
                         await (self._beat() if self._ours else self._establish())
                 elif (write := self._due()) is not None:
                     await self._give_way(write())
@@ -197,7 +196,7 @@ class WorkerRecord:
                     await self._idle(max(self._seconds_left, CLOCK_TICK))
                     continue
             except (ApiError, TimeoutError) as error:
-                failure = error if isinstance(error, ApiError) else Unavailable("no answer, and a word is awaited")
+                failure = error if isinstance(error, ApiError) else Unavailable("no answer in time to an urgent update")
                 self._failed("write", failure)
                 tries.failures += 1
                 if isinstance(failure, NotFound | Denied):  # perhaps refused because somebody has changed it
@@ -210,19 +209,19 @@ class WorkerRecord:
                 again, tries.conflict = tries.conflict, isinstance(failure, Conflict)
                 if tries.conflict and not again:
                     continue  # what the object is now has been read
-                slowly = isinstance(failure, Denied) and not is_word
+                slowly = isinstance(failure, Denied) and not is_urgent
                 await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:
                 others.over()
                 self.trouble, self.refused = "", False
-                if not self._owes_word:
-                    words.over()
+                if not self._has_urgent_update:
+                    urgent.over()
                 trouble_log.over(f"ElasticWorker {self._me.pod_name} is written again")
                 async with self._written:
                     self._written.notify_all()
 
     def _due(self) -> Callable[[], Awaitable[None]] | None:
-        """The next write that is no word."""
+        """The next write that is not urgent, None if none is due."""
         if not self._ours:
             return self._establish
         if self._granted < self._wishes:
@@ -232,10 +231,10 @@ class WorkerRecord:
     @property
     def _seconds_left(self) -> float:
         """Until a heartbeat is due."""
-        return self._last_sign + self._pace - _now()
+        return self._last_written + self._pace - _now()
 
     async def _give_way(self, write: Awaitable[None]) -> None:
-        """A new word ends it soon. It is made anew afterwards, with a look at the object if it was made already."""
+        """Make a write that an urgent update ends soon. It is made anew afterwards, with a look at the object first."""
         async with asyncio.timeout(None) as self._giving_way:
             try:
                 await write
@@ -243,10 +242,10 @@ class WorkerRecord:
                 self._giving_way = None
 
     async def _pause(self, seconds: float) -> None:
-        """A new word ends it."""
+        """An urgent update ends it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._new_word.wait()
+                await self._urgent.wait()
 
     async def _idle(self, seconds: float) -> None:
         self._wish.clear()
@@ -272,8 +271,8 @@ class WorkerRecord:
             wish = self._wishes
             status = found.get("status", {})
             self._note(status)
-            doubts, answer = status.get("doubts") or "", status.get("answer") or 0
-            self._written_status = replace(self._written_status, doubts=doubts, answer=answer)
+            suspects, ack = status.get("suspects") or "", status.get("ack") or 0
+            self._written_status = replace(self._written_status, suspects=suspects, ack=ack)
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))
             how = "taken over"
@@ -297,9 +296,9 @@ class WorkerRecord:
         wish, request = self._wishes, self._request
         await self._guarded(self._kube.replace_worker, asking(self._stored, request))
         self._granted = wish
-        # a sign of life as well; but a heartbeat tells more, and is put off once at most
+        # it shows life as well; but a heartbeat tells more, and is put off once at most
         put_off = _now() - random.uniform(0, self._pace / 2)
-        self._last_sign = min(put_off, self._last_beat + self._pace)
+        self._last_written = min(put_off, self._last_beat + self._pace)
         log.info("requested: %s", in_words(request))
 
     async def _beat(self) -> None:
@@ -310,7 +309,7 @@ class WorkerRecord:
         self._heartbeat += 1
         self._wrote(status)
         self._beats.share = random.uniform(SHORTEST_SHARE, 1)
-        self._last_sign = self._last_beat = _now()
+        self._last_written = self._last_beat = _now()
 
     def _wrote(self, status: WorkerStatus) -> None:
         """What the object holds now."""

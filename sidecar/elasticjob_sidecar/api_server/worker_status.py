@@ -34,15 +34,15 @@ class WorkerStatus:
     stepped: int | None = None  # the last round in which its script has taken a step
     stall: Stall | None = None
     imports: str | None = None
-    doubts: str = ""  # whom this worker doubts
-    answer: int = 0  # the last challenge that it has answered
+    suspects: str = ""  # the members that this worker suspects
+    ack: int = 0  # the last ping that it has acked
 
-    def owes_word(self, written: "WorkerStatus") -> bool:
-        """Whether there is a doubt or an answer that `written` does not have: it is awaited."""
-        return (self.doubts, self.answer) != (written.doubts, written.answer)
+    def has_urgent_update(self, written: "WorkerStatus") -> bool:
+        """Whether `written` lacks a suspicion or an ack, which the operator waits for."""
+        return (self.suspects, self.ack) != (written.suspects, written.ack)
 
-    def has_news(self, written: "WorkerStatus") -> bool:
-        """Whether `written` lacks what is not to wait for minutes: of the reports, rank 0's is the job's."""
+    def has_update(self, written: "WorkerStatus") -> bool:
+        """Whether `written` lacks what must not wait for minutes: of the reports, rank 0's is the job's."""
         if self.handed != written.handed or self.imports != written.imports:
             return True
         told = (self.progress, self.connected, self.stepped)
@@ -67,8 +67,8 @@ class WorkerStatus:
             "metrics": forgotten | progress.metrics if progress.metrics else None,
             "waits": progress.waits,
             "stall": None if stall is None else stall.model_dump(mode="json", by_alias=True),
-            "doubts": self.doubts or None,
-            "answer": self.answer or None,
+            "suspects": self.suspects or None,
+            "ack": self.ack or None,
         }
         if self.imports is not None:  # else what the sidecar before this one was told still holds
             status["imports"] = self.imports

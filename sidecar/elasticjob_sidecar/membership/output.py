@@ -32,20 +32,14 @@ class Standing(NamedTuple):
         return self.job is not None and self.me in self.job.leaving
 
     @property
-    def asked(self) -> int | None:
-        """The number of the last challenge, where it asks this worker."""
-        challenge = self.job.challenge if self.job is not None else None
-        return challenge.number if challenge is not None and self.me in challenge.members else None
-
-    @property
-    def challenges(self) -> bool:
-        """The job's operator challenges whom it doubts."""
-        return self.job is not None and self.job.challenge is not None
+    def pinged(self) -> int | None:
+        """The number of the last ping, if it names this worker."""
+        return self.job.ping.number if self.job is not None and self.me in self.job.ping.members else None
 
     @property
     def quiet(self) -> bool:
-        """A round stands, under an operator that challenges."""
-        return self.job is not None and self.challenges and self.job.phase is not RendezvousPhase.FORMING
+        """A round stands."""
+        return self.job is not None and self.job.phase is not RendezvousPhase.FORMING
 
     @property
     def tunnel_round(self) -> int:

@@ -69,7 +69,7 @@ def server_name(job_uid: str, round: int, offset: int = 0) -> str:
     return f"{f'plus-{offset}' if offset else 'round'}-{round}.{job_uid}.elasticjob"
 
 
-def line_name(job_uid: str, round: int) -> str:
+def link_name(job_uid: str, round: int) -> str:
     """The TLS server name by which it is called for a line."""
     return f"line-{round}.{job_uid}.elasticjob"
 

@@ -1,7 +1,7 @@
 """How one sidecar reaches another: TLS in which both ends show who they are.
 
     Transport.connect         a connection to rank 0's sidecar, admitted to a round's store
-    Transport.connect_line    one for signs of life
+    Transport.connect_link    one for heartbeats
     Transport.listen          admits others; for which round, and whom, `trust` says
 
 The TLS server's name tells them apart, and for which port after the store's a connection is meant.
@@ -24,7 +24,7 @@ from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.store.connection import Connection, dial
-from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
+from elasticjob_sidecar.store.credentials import Credentials, link_name, server_name
 from elasticjob_sidecar.store.listener import Caller, TunnelListener
 from elasticjob_torch.wire import Code
 
@@ -48,7 +48,7 @@ class Claim:
 
 
 Admit = Callable[[Claim], Awaitable[Connection]]  # a connection to the store; raises Refused or OSError
-Lined = Callable[[Claim, Connection], None]  # the caller's connection, for signs of life
+Linked = Callable[[Claim, Connection], None]  # the caller's connection, for heartbeats
 Admitted = Callable[
     [Claim, Connection, Connection], None
 ]  # the caller's connection and the store's, ready to be spliced
@@ -58,7 +58,7 @@ Admitted = Callable[
 class _Trust:
     round: int
     offsets: Mapping[bytes, int]  # by the names that a caller asks for: 0 is the store
-    line_name: str
+    link_name: str
     members: Mapping[str, Member]  # by their certificates' fingerprints
     context: ssl.SSLContext
 
@@ -83,7 +83,7 @@ class Transport:
         self._trust: _Trust | None = None
         self._trusting = asyncio.Event()
         self._listener: TunnelListener | None = None
-        self._lined: Lined = lambda _, connection: connection.abort()
+        self._linked: Linked = lambda _, connection: connection.abort()
         self._turned_away = LimitedLog(log, "callers were not let in")
 
     # --- the caller's side
@@ -94,9 +94,9 @@ class Transport:
         name = server_name(self._job_uid, round, offset)
         return await self._connect(store, round, name, admission_seconds(members))
 
-    async def connect_line(self, store: str, round: int, seconds: float) -> Connection:
+    async def connect_link(self, store: str, round: int, seconds: float) -> Connection:
         """As `connect`, within `seconds`."""
-        return await self._connect(store, round, line_name(self._job_uid, round), seconds)
+        return await self._connect(store, round, link_name(self._job_uid, round), seconds)
 
     async def _connect(self, store: str, round: int, name: str, seconds: float) -> Connection:
         address, _, fingerprint = store.partition("/")
@@ -127,11 +127,11 @@ class Transport:
     def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
         offsets = {server_name(self._job_uid, round, one): one for one in range(self._forwarded + 1)}
-        line = line_name(self._job_uid, round)
-        context = self._credentials.server_context(members.values(), lambda asked: asked in offsets or asked == line)
+        link = link_name(self._job_uid, round)
+        context = self._credentials.server_context(members.values(), lambda asked: asked in offsets or asked == link)
         by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
         by_name = {name.encode(): offset for name, offset in offsets.items()}
-        self._trust = _Trust(round, by_name, line, by_fingerprint, context)
+        self._trust = _Trust(round, by_name, link, by_fingerprint, context)
         self._trusting.set()
 
     def trust_nobody(self) -> None:
@@ -139,9 +139,9 @@ class Transport:
         self._trust = None
         self._trusting.clear()
 
-    def take_lines(self, lined: Lined) -> None:
-        """From now on `lined` is called with each caller that wants no store."""
-        self._lined = lined
+    def take_links(self, linked: Linked) -> None:
+        """From now on `linked` is called with each caller that wants a heartbeat link."""
+        self._linked = linked
 
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
         """Serve until `close`. Raises OSError."""
@@ -162,15 +162,15 @@ class Transport:
     async def _receive(self, listener: TunnelListener, caller: Caller, admit: Admit, admitted: Admitted) -> None:
         try:
             async with asyncio.timeout(None) as limit:
-                connection, claim, is_line = await self._identify(listener, caller, limit)
+                connection, claim, is_link = await self._identify(listener, caller, limit)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
             code = error.code if isinstance(error, Refused) else PeerCode.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
         caller.slot.release()
-        if is_line:
+        if is_link:
             connection.write(_encode({"ok": True}))
-            self._lined(claim, connection)
+            self._linked(claim, connection)
         else:
             await self._answer(connection, claim, admit, admitted)
 
@@ -190,16 +190,16 @@ class Transport:
             while (trust := self._trust) is None:
                 await self._trusting.wait()
         limit.reschedule(began + admission_seconds(len(trust.members)))
-        is_line = trust.line_name.encode() in hello
+        is_link = trust.link_name.encode() in hello
         offset = next((offset for name, offset in trust.offsets.items() if name in hello), None)
-        if not is_line and offset is None:
+        if not is_link and offset is None:
             raise Refused(PeerCode.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
         connection = await listener.secure(caller, trust.context)
         member = trust.members.get(fingerprint_of(connection.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
             connection.abort()
             raise Refused(PeerCode.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
-        return connection, Claim(trust.round, member, offset or 0), is_line
+        return connection, Claim(trust.round, member, offset or 0), is_link
 
     async def _answer(self, connection: Connection, claim: Claim, admit: Admit, admitted: Admitted) -> None:
         try:

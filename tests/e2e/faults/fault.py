@@ -6,7 +6,7 @@ from typing import Any
 
 from e2e.job import PARKED_SECONDS, STEP_SECONDS, TOLD_SECONDS, Job, Round, Training, restarts, warm_restart
 from e2e.kube import Object, wait_until
-from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
+from elasticjob.heartbeats import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
 
 @dataclass(slots=True)

@@ -143,7 +143,7 @@ def last_round(*events: Object, **more: object) -> Round:
     ("cause", "counted", "loss", "why"),
     [
         ("WorkerFailed", True, "PodFailed", "it counts as a failure"),
-        ("WorkerFailed", False, "NoAnswer", "the loss explains it: worker 0 lost"),
+        ("WorkerFailed", False, "Unresponsive", "the loss explains it: worker 0 lost"),
         ("TrainerHung", False, "PodDeleted", "the loss explains it: worker 0 lost"),
         ("PodFailed", False, "PodFailed", "it does not count as a failure"),
         ("PodDeleted", True, "PodDeleted", "it counts as a failure"),
@@ -157,12 +157,12 @@ def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str,
 
 
 def test_the_first_of_two_losses_in_one_second_explains_a_failure() -> None:
-    losses = lost("NoAnswer", 100.2, "the second"), lost("NoAnswer", 100.8, "the first")
+    losses = lost("Unresponsive", 100.2, "the second"), lost("Unresponsive", 100.8, "the first")
     assert last_round(*losses, cause="WorkerFailed", counted=False).why == "the loss explains it: the first"
 
 
 def test_a_loss_of_another_time_explains_nothing() -> None:
-    assert last_round(lost("NoAnswer", 300), cause="WorkerFailed").why == "it does not count as a failure"
+    assert last_round(lost("Unresponsive", 300), cause="WorkerFailed").why == "it does not count as a failure"
 
 
 def test_members_are_in_rank_order_and_others_after_them() -> None:

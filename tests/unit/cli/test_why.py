@@ -358,7 +358,7 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
         (
             forming(
                 joined=[0, 1],
-                rendezvous={"challenge": {"number": 3, "members": "1-2/ab.2"}},
+                rendezvous={"ping": {"number": 3, "members": "1-2/ab.2"}},
                 pods=[pod(2)],
                 records=[record(2, joins(0), asked=60, heard=4)],
             ),
@@ -368,7 +368,7 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
         (
             forming(
                 joined=[0, 1],
-                rendezvous={"challenge": {"number": 3, "members": "1-2/ab.2"}},
+                rendezvous={"ping": {"number": 3, "members": "1-2/ab.2"}},
                 pods=[pod(2)],
                 records=[unaccounted(record(2, joins(0)))],
             ),

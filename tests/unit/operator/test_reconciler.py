@@ -336,7 +336,7 @@ def hanging(**spec: Any) -> RecordedJob:
     join = {"type": "Join", "after": 4, "cause": "Started"}
     for index, id, process in ((0, ID, "Waits"), (1, OTHER_ID, "Stopped")):
         stall = {"round": 5, "stalled": True, "step": 7, "process": process}
-        said = {"status": {"heartbeat": 4, "answer": 0, "stall": stall}}
+        said = {"status": {"heartbeat": 4, "ack": 0, "stall": stall}}
         recorded.records.append(record(index, id=id, request=join) | said)
     return recorded
 
@@ -384,16 +384,16 @@ async def test_a_job_has_failed_once_it_was_active_for_as_long_as_it_may_be(monk
 
 
 async def test_members_that_do_not_reach_each_other_are_told_once_and_stay() -> None:
-    """Both doubt the other, and both answer."""
+    """Each suspects the other, and both ack."""
     recorded = hanging()
     del recorded.body["spec"]["progressDeadlineSeconds"]
     for one, other in zip(recorded.records, (f"1/{OTHER_ID}", f"0/{ID}"), strict=True):
-        one["status"] = {"heartbeat": 4, "answer": 0, "doubts": other}
+        one["status"] = {"heartbeat": 4, "ack": 0, "suspects": other}
     made = reconciler(recorded)
     for _ in range(60):
         await made.reconcile(KEY)
         recorded.now += 1
-        number = recorded.body["status"]["rendezvous"]["challenge"]["number"]
+        number = recorded.body["status"]["rendezvous"]["ping"]["number"]
         for one in recorded.records:
             made._cache.note_worker(one | {"status": one["status"] | {"answer": number}})
     status = recorded.body["status"]

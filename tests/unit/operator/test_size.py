@@ -55,7 +55,7 @@ def record_of(pod: Object, index: int) -> Object:
     request = {"type": "Join", "after": 0, "cause": "Started"}
     spec = {"job": meta["labels"]["elasticjob.io/job"], "index": index, "id": ID, "certificate": CERTIFICATES[ID]}
     spec |= {"address": f"{pod['status']['podIP']}:27601", "node": pod["spec"]["nodeName"], "request": request}
-    status = {"heartbeat": 7, "answer": 0, "round": 1, "rank": index, "imports": ",".join(["torch"] * 200)}
+    status = {"heartbeat": 7, "ack": 0, "round": 1, "rank": index, "imports": ",".join(["torch"] * 200)}
     meta |= {"uid": f"2{pod['metadata']['uid'][1:]}", "generation": 2, "ownerReferences": [owner]}
     return {"metadata": meta, "spec": spec, "status": status}
 

@@ -110,7 +110,7 @@ class AgentStore(Store):  # type: ignore[misc]
         give_up = time.monotonic() + (self._find_within if seconds is None else seconds)
         with self._connecting:
             while not self._inner:
-                # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
+                # Pinged anew each time: a client is only made where the sidecar has just seen the store answer.
                 address = self._find(give_up - time.monotonic())
                 try:
                     self._inner.append(self._run(partial(connect_store, address.host, address.port)))

@@ -86,7 +86,7 @@ def unforeseen(parked: Mapping[str, str], ordered: Mapping[str, str]) -> str | N
     return next((name for name in differing(parked, ordered) if not is_of_a_round(name)), None)
 
 
-def doubts(
+def invalidated(
     parked: Mapping[str, str], now: Mapping[str, str], ordered: Mapping[str, str], reads: Mapping[str, Sequence[Read]]
 ) -> list[Read]:
     """Return what of the early imports the ordered environment would have changed, the first of each import.

@@ -18,7 +18,7 @@ from elasticjob_torch.warm.files import file_state, pour, read_text, write_text
 from elasticjob_torch.warm.gentle import Gentle
 from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
 from elasticjob_torch.warm.lifeline import Lifeline
-from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, Read, decode, differing, doubts, encode
+from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, Read, decode, differing, encode, invalidated
 from elasticjob_torch.warm.patches import Patches
 from elasticjob_torch.warm.reads import Reads
 from elasticjob_torch.warm.script import AsInScript
@@ -152,7 +152,7 @@ class Parked:
         orders = self._orders
         given: dict[str, str] = orders["given"]
         ordered: dict[str, str] = orders["environment"]
-        if found := doubts(given, dict(os.environ), ordered, self._reads.of) or self._edited():
+        if found := invalidated(given, dict(os.environ), ordered, self._reads.of) or self._edited():
             raise _Unfit("", "", found=found)
         self._lifeline.cut()
         self._take_outputs()

@@ -115,7 +115,7 @@ def spoil(job: JobOnPaper) -> None:
 
 
 def fall_silent(job: JobOnPaper) -> None:
-    job.doubt(0, 1)
+    job.suspect(0, 1)
     job.wait(10, living=(0,))
 
 
@@ -131,7 +131,7 @@ LOST_BY: dict[str, Callable[[JobOnPaper], object]] = {
     "TrainerHung": hang,
     "StoreNotReady": lambda job: job.leave(0, Cause.STORE_NOT_READY),
     "InvalidRecord": spoil,
-    "NoAnswer": fall_silent,
+    "Unresponsive": fall_silent,
 }
 
 

@@ -67,9 +67,9 @@ def test_a_worker_that_does_not_answer_has(monkeypatch: pytest.MonkeyPatch) -> N
         return decision
 
     monkeypatch.setattr(job, "step", noting)
-    job.doubt(0, 2)
+    job.suspect(0, 2)
     job.wait(20, living=(0, 1))
-    assert "worker 2 lost: no answer for" in " ".join(job.log)
+    assert "worker 2 lost: no ack of a ping for" in " ".join(job.log)
     assert found == [Failed((2, 0), judged=True)]
 
 

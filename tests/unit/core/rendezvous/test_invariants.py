@@ -20,7 +20,7 @@ from elasticjob.rendezvous import (
     State,
     Worker,
 )
-from elasticjob.rendezvous.model import Asked, Beat
+from elasticjob.rendezvous.model import Beat, Pinged
 from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from oracle import history, invariants, stages, violations
 from oracle.evidence import Step
@@ -137,11 +137,11 @@ HISTORY = {
         (closing, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
         (forming, replace(closing, round=3), "Closed, and round 3 was not formed before"),
     ],
-    history.challenges_count_up: [
-        (formed, replace(formed, challenge=2, challenged=(A,)), "the challenge went from 0 to 2"),
-        (replace(formed, challenge=1, challenged=(A,)), formed, "the challenge went from 1 to 0"),
-        (formed, replace(formed, challenged=(A,)), "challenge 0 asks others than before"),
-        (formed, replace(formed, challenge=1), "challenge 1 asks nobody"),
+    history.pings_count_up: [
+        (formed, replace(formed, ping=2, pinged=(A,)), "the ping went from 0 to 2"),
+        (replace(formed, ping=1, pinged=(A,)), formed, "the ping went from 1 to 0"),
+        (formed, replace(formed, pinged=(A,)), "ping 0 asks others than before"),
+        (formed, replace(formed, ping=1), "ping 1 asks nobody"),
     ],
     history.closed_is_final: [
         (complete, again, "the closed rendezvous became round 3, Formed"),
@@ -177,11 +177,11 @@ def at(one: Worker, *topology: str) -> Worker:
     return replace(one, topology=topology)
 
 
-def asks(state: State, *questions: Asked, challenged: tuple[Member, ...] = (A, B)) -> State:
-    """`state` in which its members were asked so by challenge 1, and were last heard before that."""
-    asked = dict(zip(challenged, questions, strict=False))
+def pings(state: State, *open_pings: Pinged, pinged: tuple[Member, ...] = (A, B)) -> State:
+    """`state` in which its members were asked so by ping 1, and were last heard before that."""
+    known = dict(zip(pinged, open_pings, strict=False))
     beats = {member: Beat(7, 0) for member in state.participants}
-    return replace(state, challenge=1, challenged=challenged, clocks=replace(new.clocks, asked=asked, beats=beats))
+    return replace(state, ping=1, pinged=pinged, clocks=replace(new.clocks, pings=known, beats=beats))
 
 
 def after_failures(before_any_round: int) -> State:
@@ -211,8 +211,8 @@ ended_well = replace(a, pod=PodState.SUCCEEDED)
 missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A's last word, for a while
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 
-OPEN, RUNS, DONE = Asked(1, 0.0), Asked(1, 0.0, counting=1.0), Asked(1, 0.0, answered=1.0, lived=1.0)
-answered = replace(b, answer=1)
+OPEN, RUNS, DONE = Pinged(1, 0.0), Pinged(1, 0.0, counting=1.0), Pinged(1, 0.0, acked=1.0, lived=1.0)
+answered = replace(b, ack=1)
 one_waits = replace(formed, waiting=1)
 
 only_a = replace(again, participants=(A,))
@@ -346,7 +346,7 @@ STEPS = {
         (step(formed, b_lost, a, crashed), DROPPED),
         (step(formed, b_lost, a, failing), DROPPED),
         (step(formed, b_lost, a, worker(B, LEAVE, Cause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
-        (step(asks(replace(waits, given_up=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
+        (step(pings(replace(waits, given_up=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
         (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
         (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
         (step(waits, forming, a, b), DROPPED),
@@ -394,10 +394,10 @@ STEPS = {
     ],
     invariants.given_up_for_a_cause: [
         (step(formed, b_lost, a, b), "worker 1 was given up without a cause"),
-        (step(asks(formed, DONE, OPEN), asks(b_lost), a, b), "worker 1 was given up without a cause"),
-        (step(asks(formed, DONE, RUNS), asks(b_lost), a, answered), "worker 1 was given up without a cause"),
-        (step(asks(formed, DONE, DONE), asks(b_lost), a, b), "worker 1 was given up without a cause"),
-        (step(asks(forming, DONE, OPEN), asks(b_lost), joins(A), b), "worker 1 was given up without a cause"),
+        (step(pings(formed, DONE, OPEN), pings(b_lost), a, b), "worker 1 was given up without a cause"),
+        (step(pings(formed, DONE, RUNS), pings(b_lost), a, answered), "worker 1 was given up without a cause"),
+        (step(pings(formed, DONE, DONE), pings(b_lost), a, b), "worker 1 was given up without a cause"),
+        (step(pings(forming, DONE, OPEN), pings(b_lost), joins(A), b), "worker 1 was given up without a cause"),
         (step(forming, b_lost, a), "worker 1 was given up without a cause"),
         (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
         (step(formed, c_told, a, b, c, spares=1), "worker 2 was given up without a cause"),
@@ -413,16 +413,16 @@ STEPS = {
         (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was given up without a cause"),
         (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
     ],
-    invariants.asked_in_doubt: [
-        (step(formed, asks(formed, OPEN), worker(A, doubts=(B,)), b), "worker 1 is doubted, and was not asked"),
-        (step(formed, formed, a, worker(B, unready=True)), "worker 1 is doubted, and was not asked"),
-        (step(formed, asks(formed, OPEN, OPEN), a, failing), "worker 1 is asked, and cannot answer"),
-        (step(formed, asks(formed, OPEN, challenged=(B,)), a, b), "worker 1 is asked alone, and others could be"),
+    invariants.only_suspects_are_pinged: [
+        (step(formed, pings(formed, OPEN), worker(A, suspects=(B,)), b), "worker 1 is suspected, and was not asked"),
+        (step(formed, formed, a, worker(B, unready=True)), "worker 1 is suspected, and was not asked"),
+        (step(formed, pings(formed, OPEN, OPEN), a, failing), "worker 1 is asked, and cannot answer"),
+        (step(formed, pings(formed, OPEN, pinged=(B,)), a, b), "worker 1 is asked alone, and others could be"),
     ],
-    invariants.proof_begins_with_an_answer: [
-        (step(asks(formed, OPEN, OPEN), asks(formed, OPEN, RUNS), a, b), TOO_SOON),
-        (step(asks(formed, OPEN, OPEN), asks(formed, OPEN, RUNS), a, answered), TOO_SOON),
-        (step(asks(formed, OPEN, RUNS), asks(formed, OPEN, RUNS._replace(number=2)), a, b), TOO_SOON),
+    invariants.ack_limit_begins_with_an_ack: [
+        (step(pings(formed, OPEN, OPEN), pings(formed, OPEN, RUNS), a, b), TOO_SOON),
+        (step(pings(formed, OPEN, OPEN), pings(formed, OPEN, RUNS), a, answered), TOO_SOON),
+        (step(pings(formed, OPEN, RUNS), pings(formed, OPEN, RUNS._replace(number=2)), a, b), TOO_SOON),
     ],
     invariants.room_is_kept: [
         (step(formed, formed, a, b, c), "3 workers are kept, and there is room for 2"),

@@ -89,7 +89,7 @@ class TestFailJob:
         job = formed(2, spares=1)
         job.up(2)
         job.change(2, matched=matched(FAIL_JOB))  # as its container ended before it joined
-        job.doubt(0, 1, 2)
+        job.suspect(0, 1, 2)
         job.wait(12, living=(0,))
         assert (job.phase, job.told.count("WorkerLost"), job.state.outcome) == ("2 Forming", 2, None)
         job.up(1)

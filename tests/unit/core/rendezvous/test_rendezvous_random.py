@@ -269,14 +269,14 @@ class JobLife(RuleBasedStateMachine):
 
     @has_pods
     @rule(number=NUMBER, other=NUMBER)
-    def doubts(self, number: int, other: int) -> None:
-        doubted = self.some(other).member
-        self.set(self.some(number), doubts=(doubted,) if doubted else ())
+    def suspects(self, number: int, other: int) -> None:
+        suspected = self.some(other).member
+        self.set(self.some(number), suspects=(suspected,) if suspected else ())
 
     @has_pods
     @rule(number=NUMBER)
     def answers(self, number: int) -> None:
-        self.set(self.some(number), answer=self.job.state.challenge)
+        self.set(self.some(number), ack=self.job.state.ping)
 
     @rule(seconds=st.sampled_from([1, 6, 16, 31, 80, 700]))
     def time_passes(self, seconds: int) -> None:

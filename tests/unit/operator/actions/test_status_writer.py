@@ -99,7 +99,7 @@ async def test_work_goes_on_while_counters_and_progress_wait(operator: Operator)
 
 
 async def test_a_new_leader_writes_its_term_with_the_next_change(operator: Operator) -> None:
-    stands = replace(STATE, challenged=())
+    stands = replace(STATE, pinged=())
     await operator.write(stands)
     assert await operator.write(stands, term=4) == Unchanged()
     operator.now += 100

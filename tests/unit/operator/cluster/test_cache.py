@@ -100,8 +100,8 @@ def reported(version: int, **status: object) -> Object:
         ({}, True),
         ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, True),
         ({"stepped": 3}, False),
-        ({"doubts": "1/ab"}, False),
-        ({"answer": 1}, False),
+        ({"suspects": "1/ab"}, False),
+        ({"ack": 1}, False),
         ({"step": "many"}, False),
     ],
     ids=str,
@@ -117,10 +117,10 @@ def test_only_a_heartbeat_or_a_report_is_noted_by_the_way(said: Object, is_noted
     assert cache.note_report(asks) is None
 
 
-def test_a_doubt_and_an_answer_are_news() -> None:
+def test_a_suspicion_and_an_answer_are_news() -> None:
     cache = Cache()
     cache.note_worker(record(0))
-    for status in ({"doubts": "1/ab"}, {"doubts": "1/ab", "answer": 1}, {"answer": 1}):
+    for status in ({"suspects": "1/ab"}, {"suspects": "1/ab", "ack": 1}, {"ack": 1}):
         said = record(0) | {"status": {"heartbeat": 4, **status}}
         assert cache.note_worker(said) == (KEY, True)
 

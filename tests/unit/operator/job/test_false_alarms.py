@@ -25,13 +25,13 @@ class Job(JobOnPaper):
 
     def alarm(self, *of: int, mutual: bool = False, answered: bool = True, seconds: float = 1) -> None:
         """Worker 0 suspects those, who are asked, and takes it back."""
-        self.doubt(0, *of)
+        self.suspect(0, *of)
         if mutual:
-            self.doubt(of[0], 0)
+            self.suspect(of[0], 0)
         if answered:
             self.beat(0, 1, 2)
-        self.doubt(0)
-        self.doubt(of[0])
+        self.suspect(0)
+        self.suspect(of[0])
         self.wait(seconds, (0, 1, 2))
 
 
@@ -52,15 +52,15 @@ def test_the_eleventh_false_alarm_in_a_minute_is_one_too_many(job: Job) -> None:
     assert (job.state.restarts, job.state.replacements) == (0, {0: 1})
 
 
-def test_one_worker_causes_so_many_challenges_and_no_more(job: Job) -> None:
+def test_one_worker_causes_so_many_pings_and_no_more(job: Job) -> None:
     """However long it goes on, and whatever its next pod does."""
-    before = job.state.challenge
+    before = job.state.ping
     for _ in range(60):
         if job.lost:
             break
         job.alarm(1)
     assert len(job.lost) == 1
-    assert job.state.challenge - before <= 12
+    assert job.state.ping - before <= 12
 
 
 @pytest.mark.parametrize("why", ["mutual", "slow", "at once"])
@@ -69,10 +69,10 @@ def test_who_has_cause_or_time_is_left_alone(job: Job, why: str) -> None:
     for _ in range(15 if why != "at once" else 9):
         job.alarm(*((1, 2) if why == "at once" else (1,)), mutual=why == "mutual", seconds=7 if why == "slow" else 1)
     assert job.lost == []
-    assert job.state.challenge > 5
+    assert job.state.ping > 5
 
 
 def test_who_does_not_answer_is_lost_and_not_who_said_so(job: Job) -> None:
-    job.doubt(0, 1)
+    job.suspect(0, 1)
     job.wait(30, (0, 2))
     assert [message.partition(":")[0] for message in job.lost] == ["worker 1 lost"]

@@ -39,9 +39,9 @@ class Job(JobOnPaper):
 
     def part(self, *of: int) -> None:
         """Rank 0 and these hear nothing of each other."""
-        self.doubt(0, *of)
+        self.suspect(0, *of)
         for index in of:
-            self.doubt(index, 0)
+            self.suspect(index, 0)
 
     def live(self, seconds: float) -> None:
         """Everybody answers what is asked, and the operator looks when it has meant to."""
@@ -68,9 +68,9 @@ def test_a_rank_0_that_says_what_is_wrong_with_its_sidecar_is_no_fault_of_the_ne
 def test_before_any_round_nobody_is_cut_off_whatever_records_say() -> None:
     job = JobOnPaper(replicas=3, min_replicas=3)
     job.start(0, 1)
-    job.doubt(0, 1)
+    job.suspect(0, 1)
     workers = tuple(job.workers.values())
-    assert any(worker.doubts for worker in workers)
+    assert any(worker.suspects for worker in workers)
     assert network_of("digits", ElasticJobStatus(), job.state, workers, None, job.now) == Network()
 
 
@@ -86,17 +86,17 @@ def test_a_suspicion_that_stands_while_all_answer_is_told_once_and_costs_nobody_
     job.live(120)
     assert (job.condition, job.before.reason) == (f"False NetworkFault {SENTENCE}", "NetworkFault")
     assert (job.news, job.phase, job.ranks, "WorkerLost" in job.told) == ([SENTENCE], "1 Formed", [0, 1], False)
-    job.doubt(0)
+    job.suspect(0)
     assert job.condition.startswith("False"), "the other still hears nothing"
-    job.doubt(1)
+    job.suspect(1)
     assert (job.condition, job.before.reason, job.network.again) == ("True Reachable", "", None)
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_one_that_doubts_is_enough(who: int) -> None:
+def test_one_that_suspicion_is_enough(who: int) -> None:
     """A member from rank 4 on does not, once rank 0 was asked; and rank 0's record names so many only."""
     job = Job()
-    job.doubt(who, 1 - who)
+    job.suspect(who, 1 - who)
     job.live(STANDS_SECONDS + 1)
     assert job.condition == f"False NetworkFault {SENTENCE}"
 
@@ -129,7 +129,7 @@ def test_some_of_many() -> None:
 
 def test_two_that_are_not_rank_0_have_no_line() -> None:
     job = Job(3)
-    job.doubt(1, 2)
+    job.suspect(1, 2)
     job.live(STANDS_SECONDS + 1)
     assert job.network.suspicions == {}
 
@@ -145,7 +145,7 @@ def test_a_suspicion_outlives_rounds_that_end_before_they_can_tell() -> None:
         job.join(1, cause="WorkerFailed")
         job.rejoin(0)
         job.part()
-        job.doubt(1)
+        job.suspect(1)
     assert (job.state.restarts, job.phase) == (3, "7 Formed")
     assert job.condition == f"False NetworkFault {SENTENCE}"
 
@@ -155,11 +155,11 @@ def test_what_nobody_sees_any_more_is_forgotten(stands: bool) -> None:
     job = Job()
     job.part(1)
     job.live(STANDS_SECONDS + 1)
-    job.doubt(0)
+    job.suspect(0)
     job.join(1, cause="WorkerFailed")
     if stands:
         job.rejoin(0)
-    job.doubt(1)
+    job.suspect(1)
     assert job.condition.startswith("False")
     seen = job.now
     while job.condition.startswith("False"):

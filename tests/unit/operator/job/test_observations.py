@@ -107,13 +107,13 @@ def test_a_loss_and_the_next_round() -> None:
 def test_a_missing_answer_is_told_of_from_the_question_on() -> None:
     world = led(worker_lost=20)
     world.found.clear()
-    world.doubt(0, 1)
+    world.suspect(0, 1)
     world.beat(0)
     world.now += 10
     world.step()
     sums = world.sums(*TIMES)
-    assert (sums[Metric.CHALLENGED, ""], sums[Metric.WORKERS_LOST, "NoAnswer"]) == (2, 1)
-    assert sums[Metric.TOLD, "NoAnswer"] == 10
+    assert (sums[Metric.PINGED, ""], sums[Metric.WORKERS_LOST, "Unresponsive"]) == (2, 1)
+    assert sums[Metric.TOLD, "Unresponsive"] == 10
 
 
 def test_where_only_time_has_passed_nobody_knows_when_it_began() -> None:

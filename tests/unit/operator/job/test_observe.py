@@ -88,12 +88,12 @@ def test_a_join_with_limits_of_its_own() -> None:
     assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
 
 
-def test_a_record_says_whom_it_doubts_and_what_it_has_answered() -> None:
-    said = record(0) | {"status": {"heartbeat": 4, "doubts": f"1/{OTHER_ID}", "answer": 2}}
-    asked = job() | {"status": {"rendezvous": {"challenge": {"number": 2, "members": ""}}}}
+def test_a_record_says_whom_it_suspicion_and_what_it_has_answered() -> None:
+    said = record(0) | {"status": {"heartbeat": 4, "suspects": f"1/{OTHER_ID}", "ack": 2}}
+    asked = job() | {"status": {"rendezvous": {"ping": {"number": 2, "members": ""}}}}
     view = view_of(asked, {"digits-0-0": pod(0)}, {"digits-0-0": said})
     (worker,) = Observer("trainer").observe(view)[0]
-    assert (worker.doubts, worker.answer) == ((Member(1, OTHER_ID),), 2)
+    assert (worker.suspects, worker.ack) == ((Member(1, OTHER_ID),), 2)
 
 
 @pytest.mark.parametrize(

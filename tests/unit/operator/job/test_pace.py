@@ -13,8 +13,8 @@ from support.statuses import FORMED, status
 
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
-REST = replace(STATE, challenged=())
-ASKED = replace(STATE, challenge=1, challenged=STATE.participants)
+REST = replace(STATE, pinged=())
+ASKED = replace(STATE, ping=1, pinged=STATE.participants)
 LEASE = LeaseIdentity(namespace="ops", name="operator", uid="b", created="2026-01-02T00:00:00Z")
 SHOWN = Progress(step=7, total=9, summary="7/9")
 

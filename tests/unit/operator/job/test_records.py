@@ -59,12 +59,12 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, request={**JOIN, "script": 7}), "spec.request.script: Input should be a valid string"),
         (record(0, request={"type": "Jump"}), "spec.request.type: Input should be 'Join'"),
         (spoiled(status={"heartbeat": -3}), "status.heartbeat: Input should be greater"),
-        (spoiled(status={"answer": 2**31}), "status.answer is 2147483648, and the last challenge is 0"),
+        (spoiled(status={"ack": 2**31}), "status.ack is 2147483648, and the last ping is 0"),
         (
-            spoiled(status={"doubts": "0-65535/a"}),
-            "status.doubts names 65536 workers, and a sidecar doubts 256 at most",
+            spoiled(status={"suspects": "0-65535/a"}),
+            "status.suspects names 65536 workers, and a sidecar suspects 256 at most",
         ),
-        (spoiled(status={"doubts": "everybody"}), "status.doubts: Value error, members are written as index/id"),
+        (spoiled(status={"suspects": "everybody"}), "status.suspects: Value error, members are written as index/id"),
         (spoiled(status={"metrics": {"loss": float("nan")}}), "status.metrics.loss: Input should be a finite"),
         (spoiled(status=[]), "status: Input should be a valid"),
         (spoiled(spec=None), "spec: Input should be a valid"),
@@ -76,9 +76,9 @@ def test_a_record_that_makes_no_sense_says_why_and_counts_for_nothing(wrong: Obj
     assert (worker.id, worker.request, worker.heartbeat, worker.address) == (None, None, None, "")
 
 
-def test_only_a_challenge_that_was_made_is_answered() -> None:
-    (worker,) = seen(spoiled(status={"answer": 3}), challenge={"number": 2})
-    assert worker.invalid == "status.answer is 3, and the last challenge is 2"
+def test_only_a_ping_that_was_made_is_answered() -> None:
+    (worker,) = seen(spoiled(status={"ack": 3}), ping={"number": 2})
+    assert worker.invalid == "status.ack is 3, and the last ping is 2"
 
 
 @pytest.mark.parametrize(("type", "stage"), [("Join", 3), ("Leave", 3), ("Finish", 2)])

@@ -1,4 +1,4 @@
-"""What the worker's record says under an operator that challenges: answers and doubts at once, else next to nothing.
+"""What the worker's record says under an operator that pings: answers and suspects at once, else next to nothing.
 
 In virtual time.
 """
@@ -21,9 +21,9 @@ JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
 TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
 
 
-def challenged(kube: FaultyKube, replicas: int = 4) -> WorkerRecord:
+def pinged(kube: FaultyKube, replicas: int = 4) -> WorkerRecord:
     record = record_of(kube)
-    record.rest(True, challenges=True)
+    record.rest(True, pings=True)
     record.job_sized(replicas, None)
     return record
 
@@ -46,7 +46,7 @@ async def never(*_: object) -> Json:
 
 async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
         record.handed(4, 1)
@@ -57,23 +57,23 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
 
 
 async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known() -> None:
-    """As after an API server that was away: a doubt was written, its answer lost, and the doubt taken back since."""
+    """As after an API server that was away: a suspicion was written, its answer lost, and the suspicion taken back since."""
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
         kube.fail["status"] = [Unavailable("no answer")]
-        record.doubt(TWO)
+        record.suspect(TWO)
         await asyncio.sleep(0.3)
-        record.doubt(Members(()))
+        record.suspect(Members(()))
         await asyncio.sleep(30)
         kube.patch("job-0-0", {"metadata": {"annotations": {"a": "b"}}})
         record.answer(7)
-        await at_once(kube, answer=7)
+        await at_once(kube, ack=7)
 
 
 async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
         kube.fail["status"] = [Conflict("the object has been modified", 409)] * 20
         before = kube.count("status")
@@ -84,34 +84,34 @@ async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
 
 async def test_an_answer_is_written_at_once_and_once() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         assert record.answer(7)
-        await at_once(kube, answer=7)
+        await at_once(kube, ack=7)
         assert not record.answer(7)
         await asyncio.sleep(60)
         assert kube.count("status") == 1
         record.answer(8)
-        await at_once(kube, answer=8)
+        await at_once(kube, ack=8)
 
 
 @pytest.mark.parametrize("refusal", [Unavailable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
 async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiError) -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.fail["replace"] = [refusal] * 100
         record.want(JOIN)
         await asyncio.sleep(10)
         record.answer(7)
-        await at_once(kube, answer=7)
+        await at_once(kube, ack=7)
 
 
 async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.fail["status"] = [Unavailable("away")]
@@ -123,7 +123,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
 
 async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.open.clear()
@@ -131,13 +131,13 @@ async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
         await asyncio.sleep(1.5)
         assert kube.count("status") == 2
         kube.open.set()
-        await at_once(kube, answer=7)
+        await at_once(kube, ack=7)
 
 
 async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is made anew behind it."""
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         replace_worker = kube.replace_worker
@@ -146,12 +146,12 @@ async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: p
         await asyncio.sleep(0.5)
         assert record.answer(7)
         await asyncio.sleep(0.5)
-        record.doubt(TWO)
+        record.suspect(TWO)
         monkeypatch.setattr(kube, "replace_worker", replace_worker)
         await asyncio.sleep(0.49)
         assert "status" not in kube.workers["job-0-0"]
         await asyncio.sleep(0.02)
-        await at_once(kube, answer=7, doubts="1-2/a.0")
+        await at_once(kube, ack=7, suspects="1-2/a.0")
         await record.written()
         assert kube.request("job-0-0") == JOIN.dump()
 
@@ -161,7 +161,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
 ) -> None:
     """The object is newer than it knows then."""
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     replace_worker = kube.replace_worker
 
     async def unanswered(name: str, body: Json) -> Json:
@@ -180,7 +180,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
 
 async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     get_worker = kube.get_worker
     monkeypatch.setattr(kube, "get_worker", never)
     async with running(record):
@@ -194,7 +194,7 @@ async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pyt
 
 async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.patch("job-0-0", {"metadata": {"labels": None}})
@@ -206,7 +206,7 @@ async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon
 
 async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_apart() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.fail["status"] = [Denied("forbidden", 403)] * 1000
@@ -217,7 +217,7 @@ async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_
 
 async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_writes() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
         kube.fail["replace"] = [Unavailable("away")] * 5
@@ -229,59 +229,59 @@ async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_wri
         assert kube.count("status") == 2
 
 
-async def test_doubts_are_written_and_withdrawn_at_once() -> None:
+async def test_suspicion_are_written_and_withdrawn_at_once() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
-        record.doubt(TWO)
-        await at_once(kube, doubts="1-2/a.0")
-        record.doubt(TWO)
-        record.doubt(Members())
-        await at_once(kube, doubts=None)
+        record.suspect(TWO)
+        await at_once(kube, suspects="1-2/a.0")
+        record.suspect(TWO)
+        record.suspect(Members())
+        await at_once(kube, suspects=None)
         await asyncio.sleep(60)
     assert kube.count("status") == 2
 
 
 async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
     kube = FaultyKube()
-    record = challenged(kube)
+    record = pinged(kube)
     async with running(record):
         await record.written()
-        record.doubt(TWO)
+        record.suspect(TWO)
         record.answer(7)
         record.report(Progress(step=5))
-        await at_once(kube, doubts="1-2/a.0", answer=7, step=5)
+        await at_once(kube, suspects="1-2/a.0", ack=7, step=5)
     assert kube.count("status") == 1
 
 
 async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
-        record.doubt(TWO)
+    async with running(record := pinged(kube)):
+        record.suspect(TWO)
         record.answer(7)
         await asyncio.sleep(1)
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
-        await at_once(kube, doubts=None, answer=None)
+        await at_once(kube, suspects=None, answer=None)
 
 
 async def test_a_record_that_is_made_anew_says_it_again() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         record.answer(7)
         record.learned("torch")
         await asyncio.sleep(6)
         kube.workers.clear()
-        record.doubt(TWO)
+        record.suspect(TWO)
         await asyncio.sleep(6)
         said = status(kube)
-        assert (said["answer"], said["doubts"], said["imports"]) == (7, "1-2/a.0", "torch")
+        assert (said["answer"], said["suspects"], said["imports"]) == (7, "1-2/a.0", "torch")
 
 
 async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> None:
     kube = FaultyKube()
-    async with running(challenged(kube)):
+    async with running(pinged(kube)):
         await asyncio.sleep(3600)
     beats = [at for (operation, _), at in zip(kube.calls, kube.times, strict=True) if operation == "status"]
     assert len(beats) / 3600 < 0.01
@@ -292,7 +292,7 @@ async def test_the_heartbeats_of_many_drift_apart() -> None:
     """However alike their lives began."""
     kubes = [FaultyKube() for _ in range(20)]
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(challenged(kube).run()) for kube in kubes]
+        running = [tasks.create_task(pinged(kube).run()) for kube in kubes]
         await asyncio.sleep(3600)
         for task in running:
             task.cancel()
@@ -308,7 +308,7 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_
     """It speaks for the job, as often as the job's status shows it; what the others report goes with whatever is
     written. `shown_after`: half seconds."""
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
         record.handed(1, rank)
         for step in range(200):
@@ -321,7 +321,7 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_
 
 async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_rank_0() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
         record.handed(1, 1)
         await asyncio.sleep(20)
@@ -336,10 +336,10 @@ async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_ra
 async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
     """All ask for the next round just then; and a record that is deleted meanwhile asks for nothing."""
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await asyncio.sleep(100)
         before = kube.count("status")
-        record.rest(False, challenges=True)
+        record.rest(False, pings=True)
         record.want(JOIN)
         await asyncio.sleep(2)
         assert kube.count("status") == before
@@ -352,7 +352,7 @@ async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
     """Nobody goes by them: a thousand workers would write four times as often while a round forms."""
     kube = FaultyKube()
     record = record_of(kube)
-    record.rest(False, challenges=True)
+    record.rest(False, pings=True)
     record.job_sized(1024, 10)
     async with running(record):
         await asyncio.sleep(600)
@@ -361,7 +361,7 @@ async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
 
 async def test_imports_do_not_wait_for_minutes() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await record.written()
         record.learned("torch")
         await asyncio.sleep(6)
@@ -370,7 +370,7 @@ async def test_imports_do_not_wait_for_minutes() -> None:
 
 async def test_a_worker_that_stalls_writes_that_once() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
         record.stall(Stall(round=3, stalled=True, step=7))
@@ -382,7 +382,7 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
 
 async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         record.stall(Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
         before = kube.count("status")
@@ -395,7 +395,7 @@ async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
 
 async def test_the_share_that_a_script_waits_is_written_with_what_it_reports() -> None:
     kube = FaultyKube()
-    async with running(record := challenged(kube)):
+    async with running(record := pinged(kube)):
         record.handed(3, 0)
         record.report(Progress(step=1, waits=0.25))
         await asyncio.sleep(30)

@@ -1,4 +1,4 @@
-"""Two real sidecars and a real API server: lines, doubts, challenges, answers. The job's status is the test's, or
+"""Two real sidecars and a real API server: lines, suspects, pings, answers. The job's status is the test's, or
 that of a real operator."""
 
 import asyncio
@@ -110,7 +110,7 @@ async def until(reached: Callable[[], bool]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_a_sidecar_that_is_gone_is_doubted_and_who_is_asked_answers(
+async def test_a_sidecar_that_is_gone_is_suspected_and_who_is_asked_answers(
     operators: Operators, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """Under the chart's admission policy, with the pods' own tokens."""
@@ -122,18 +122,18 @@ async def test_a_sidecar_that_is_gone_is_doubted_and_who_is_asked_answers(
 
     def ask(number: int, *members: str) -> None:
         stands = {"phase": "Formed", "round": 1, "worldSize": 2, "participants": f"{zero.member} {one.member}"}
-        challenge = {"number": number, "members": " ".join(members)}
-        status = {"rendezvous": {**stands, "store": zero.store, "challenge": challenge}}
+        ping = {"number": number, "members": " ".join(members)}
+        status = {"rendezvous": {**stands, "store": zero.store, "ping": ping}}
         plane.request("PATCH", f"{JOBS}/{job}/status", {"status": status}, content_type="application/merge-patch+json")
 
-    async with within("the doubts, questions and answers", SECONDS), zero.runs():
+    async with within("the suspects, questions and answers", SECONDS), zero.runs():
         async with one.runs():
             await until(lambda: zero.sidecar.driver.ready and one.sidecar.driver.ready)
             ask(0)
             await until(lambda: zero.lines == one.lines == 1)
             ask(1, one.member)
             await until(lambda: one.said("answer") == 1)
-        await until(lambda: zero.said("doubts") == one.member)
+        await until(lambda: zero.said("suspects") == one.member)
         ask(2, zero.member, one.member)
         await until(lambda: zero.said("answer") == 2)
         assert one.said("answer") == 1

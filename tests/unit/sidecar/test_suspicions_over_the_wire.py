@@ -1,4 +1,4 @@
-"""Sidecars of a round whose processes stand still or are cut off, in virtual time: who doubts whom, and who answers."""
+"""Sidecars of a round whose processes stand still or are cut off, in virtual time: who suspects whom, and who answers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from elasticjob.signs import default_worker_lost, doubt_seconds, proof_seconds
+from elasticjob.heartbeats import ack_seconds, default_worker_lost, suspicion_seconds
 from support.wire_scene import Pod, Scene
 
 Play = Callable[[Scene], Coroutine[Any, Any, None]]
-DOUBT = doubt_seconds(4, default_worker_lost(4))
-PROOF = proof_seconds(default_worker_lost(4))
+SUSPICION = suspicion_seconds(4, default_worker_lost(4))
+PROOF = ack_seconds(default_worker_lost(4))
 SOON = 1.0  # a look, a sign, and a write
 
 
@@ -37,7 +37,7 @@ async def in_round(scene: Scene, workers: int = 4) -> list[Pod]:
 
 def ask(scene: Scene, pods: list[Pod], number: int, *asked: Pod) -> None:
     names = " ".join(name(pod) for pod in asked)
-    scene.tell("Formed", 1, *pods, challenge={"number": number, "members": names})
+    scene.tell("Formed", 1, *pods, ping={"number": number, "members": names})
 
 
 def lines_of(pod: Pod) -> float:
@@ -50,8 +50,8 @@ def name(pod: Pod) -> str:
     return f"{pod.member.index}/{pod.member.id}"
 
 
-def doubts(pod: Pod) -> str:
-    found: str = pod.record.get("status", {}).get("doubts", "")
+def suspects(pod: Pod) -> str:
+    found: str = pod.record.get("status", {}).get("suspects", "")
     return found
 
 
@@ -76,7 +76,7 @@ async def test_nothing_happens_and_nothing_is_said(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", ["stands still", "is cut off"])
-def test_a_member_that_is_not_heard_is_doubted_until_it_is(how: str) -> None:
+def test_a_member_that_is_not_heard_is_suspected_until_it_is(how: str) -> None:
     async def play(scene: Scene) -> None:
         pods = await in_round(scene)
         silent = pods[2]
@@ -86,19 +86,19 @@ def test_a_member_that_is_not_heard_is_doubted_until_it_is(how: str) -> None:
             else (silent.network.partition, silent.network.heal)
         )
         stop()
-        await asyncio.sleep(DOUBT - SOON)
-        assert doubts(pods[0]) == ""
-        await scene.until(lambda: doubts(pods[0]) == name(silent), "rank 0's doubt", 2 * SOON)
+        await asyncio.sleep(SUSPICION - SOON)
+        assert suspects(pods[0]) == ""
+        await scene.until(lambda: suspects(pods[0]) == name(silent), "rank 0's suspicion", 2 * SOON)
         await asyncio.sleep(5)
-        assert [doubts(pod) for pod in pods if pod not in (pods[0], silent)] == ["", ""]
+        assert [suspects(pod) for pod in pods if pod not in (pods[0], silent)] == ["", ""]
         go_on()
-        await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", 20)
+        await scene.until(lambda: suspects(pods[0]) == "", "the suspicion's end", 20)
 
     Scene().run(play)
 
 
 @played
-async def test_who_stood_still_for_three_seconds_doubts_nobody(scene: Scene) -> None:
+async def test_who_stood_still_for_three_seconds_suspicion_nobody(scene: Scene) -> None:
     pods = await in_round(scene)
     before = pods[0].record["metadata"]["resourceVersion"]
     assert pods[0].program.process is not None
@@ -108,17 +108,19 @@ async def test_who_stood_still_for_three_seconds_doubts_nobody(scene: Scene) -> 
         pods[0].program.process.thaw()
         await asyncio.sleep(5)
     assert pods[0].record["metadata"]["resourceVersion"] == before
-    assert [doubts(pod) for pod in pods] == [""] * 4, "and is doubted no more"
+    assert [suspects(pod) for pod in pods] == [""] * 4, "and is suspected no more"
 
 
 @played
-async def test_rank_0_that_is_lost_is_doubted_by_a_few(scene: Scene) -> None:
+async def test_rank_0_that_is_lost_is_suspected_by_a_few(scene: Scene) -> None:
     pods = await in_round(scene, 8)
     pods[0].network.partition()
-    await scene.until(lambda: all(doubts(pod) == name(pods[0]) for pod in pods[1:4]), "the first doubts", DOUBT + SOON)
+    await scene.until(
+        lambda: all(suspects(pod) == name(pods[0]) for pod in pods[1:4]), "the first suspects", SUSPICION + SOON
+    )
     ask(scene, pods, 1, pods[0], pods[1], pods[2])
     await asyncio.sleep(60)
-    assert [doubts(pod) for pod in pods[4:]] == [""] * 4
+    assert [suspects(pod) for pod in pods[4:]] == [""] * 4
     assert [answer(pod) for pod in pods] == [0, 1, 1, 0, 0, 0, 0, 0]
 
 
@@ -127,14 +129,16 @@ async def test_when_the_first_ranks_are_lost_with_it_the_others_say_so(scene: Sc
     pods = await in_round(scene, 6)
     for pod in pods[:4]:
         pod.network.partition()
-    await scene.until(lambda: doubts(pods[4]) == doubts(pods[5]) == name(pods[0]), "the doubts", 2 * DOUBT + SOON)
+    await scene.until(
+        lambda: suspects(pods[4]) == suspects(pods[5]) == name(pods[0]), "the suspects", 2 * SUSPICION + SOON
+    )
 
 
 @played
 async def test_a_broken_line_costs_no_answer(scene: Scene) -> None:
     pods = await in_round(scene)
     cut_lines(pods[1])
-    await scene.until(lambda: doubts(pods[0]) == name(pods[1]), "rank 0's doubt", DOUBT + SOON)
+    await scene.until(lambda: suspects(pods[0]) == name(pods[1]), "rank 0's suspicion", SUSPICION + SOON)
     ask(scene, pods, 1, pods[0], pods[1])
     await scene.until(lambda: answer(pods[0]) == answer(pods[1]) == 1, "the answers", SOON)
 
@@ -147,65 +151,67 @@ async def test_who_loses_line_and_watch_at_once_answers_in_time(scene: Scene) ->
     cut_lines(lost)
     for stream in list(lost.network._streams):
         stream.silence()
-    await scene.until(lambda: doubts(pods[0]) == name(lost), "rank 0's doubt", DOUBT + SOON)
+    await scene.until(lambda: suspects(pods[0]) == name(lost), "rank 0's suspicion", SUSPICION + SOON)
     ask(scene, pods, 1, pods[0], lost)
     await scene.until(lambda: answer(lost) == 1, "the answer", PROOF)
 
 
 @pytest.mark.parametrize("lost", [0, 2])
-def test_who_is_lost_with_what_ended_the_round_is_doubted_while_the_next_forms(lost: int) -> None:
+def test_who_is_lost_with_what_ended_the_round_is_suspected_while_the_next_forms(lost: int) -> None:
     """Training processes notice at once that a node is gone, and end the round before the silence is one."""
 
     async def play(scene: Scene) -> None:
         pods = await in_round(scene)
         pods[lost].network.partition()
-        scene.tell("Forming", 2, *pods, challenge={})
+        scene.tell("Forming", 2, *pods, ping={})
         others = [pod for pod in pods if pod is not pods[lost]]
         first = others if lost == 0 else others[:1]
-        await scene.until(lambda: all(doubts(pod) == name(pods[lost]) for pod in first), "the doubt", DOUBT + SOON)
+        await scene.until(
+            lambda: all(suspects(pod) == name(pods[lost]) for pod in first), "the suspicion", SUSPICION + SOON
+        )
         await asyncio.sleep(60)
-        assert [doubts(pod) for pod in others[len(first) :]] == [""] * (3 - len(first))
+        assert [suspects(pod) for pod in others[len(first) :]] == [""] * (3 - len(first))
 
     Scene().run(play)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
-def test_a_round_that_ends_before_its_lines_stand_makes_no_doubt(seconds: float) -> None:
+def test_a_round_that_ends_before_its_lines_stand_makes_no_suspicion(seconds: float) -> None:
     async def play(scene: Scene) -> None:
         pods = await in_round(scene)
-        scene.tell("Forming", 2, *pods, challenge={})
+        scene.tell("Forming", 2, *pods, ping={})
         await asyncio.sleep(0.5)
-        scene.tell("Formed", 2, *pods, challenge={})
+        scene.tell("Formed", 2, *pods, ping={})
         await asyncio.sleep(seconds)
-        scene.tell("Forming", 3, *pods, challenge={})
+        scene.tell("Forming", 3, *pods, ping={})
         await asyncio.sleep(60)
-        assert [doubts(pod) for pod in pods] == [""] * 4
+        assert [suspects(pod) for pod in pods] == [""] * 4
 
     Scene().run(play)
 
 
 @pytest.mark.parametrize("left", [slice(0, 1), slice(1, 3)], ids=["who trains alone", "who became a spare"])
-def test_a_doubt_is_taken_back_by_who_has_nobody_to_hear_in_the_next_round(left: slice) -> None:
+def test_a_suspicion_is_taken_back_by_who_has_nobody_to_hear_in_the_next_round(left: slice) -> None:
     async def play(scene: Scene) -> None:
         pods = await in_round(scene)
         pods[3].network.partition()
-        await scene.until(lambda: doubts(pods[0]) == name(pods[3]), "rank 0's doubt", DOUBT + SOON)
-        scene.tell("Forming", 2, *pods[:3], challenge={})
+        await scene.until(lambda: suspects(pods[0]) == name(pods[3]), "rank 0's suspicion", SUSPICION + SOON)
+        scene.tell("Forming", 2, *pods[:3], ping={})
         await asyncio.sleep(1)
-        assert doubts(pods[0]) == name(pods[3]), "which may be what the round waits for"
-        scene.tell("Formed", 2, *pods[left], challenge={})
-        await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", SOON)
+        assert suspects(pods[0]) == name(pods[3]), "which may be what the round waits for"
+        scene.tell("Formed", 2, *pods[left], ping={})
+        await scene.until(lambda: suspects(pods[0]) == "", "the suspicion's end", SOON)
 
     Scene().run(play)
 
 
 @played
-async def test_a_doubt_of_an_earlier_round_is_taken_back_in_the_next(scene: Scene) -> None:
+async def test_a_suspicion_of_an_earlier_round_is_taken_back_in_the_next(scene: Scene) -> None:
     pods = await in_round(scene)
     pods[3].network.partition()
-    await scene.until(lambda: doubts(pods[0]) == name(pods[3]), "rank 0's doubt", DOUBT + SOON)
-    scene.tell("Forming", 2, *pods[:3], challenge={})
+    await scene.until(lambda: suspects(pods[0]) == name(pods[3]), "rank 0's suspicion", SUSPICION + SOON)
+    scene.tell("Forming", 2, *pods[:3], ping={})
     await asyncio.sleep(1)
-    scene.tell("Formed", 2, *pods[:3], challenge={})
-    await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", SOON)
+    scene.tell("Formed", 2, *pods[:3], ping={})
+    await scene.until(lambda: suspects(pods[0]) == "", "the suspicion's end", SOON)
     await scene.until(lambda: lines_of(pods[0]) == 2, "the lines")

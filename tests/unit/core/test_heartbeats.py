@@ -6,13 +6,13 @@ import pytest
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec, RequestType, WorkerRequest
-from elasticjob.signs import (
+from elasticjob.heartbeats import (
+    ack_seconds,
     backstop_seconds,
     default_worker_lost,
-    doubt_seconds,
-    heartbeat_seconds,
-    proof_seconds,
-    sign_seconds,
+    link_seconds,
+    record_seconds,
+    suspicion_seconds,
 )
 from elasticjob.timing import RendezvousSpec
 from support.faulty_kube import FaultyKube
@@ -28,42 +28,40 @@ SIZES = (1, 2, 4, 64, 256, 1024, 2048, 4096)
 @pytest.mark.parametrize("workers", SIZES)
 def test_who_is_stopped_for_three_seconds_is_not_lost_and_who_is_lost_is_told_in_time(workers: int) -> None:
     lost = default_worker_lost(workers)
-    longest_doubt = doubt_seconds(workers, lost)
-    proof = proof_seconds(lost)
-    assert longest_doubt - sign_seconds(workers) + proof > 3.3
-    assert longest_doubt + proof <= 0.9 * lost
+    longest_suspicion = suspicion_seconds(workers, lost)
+    proof = ack_seconds(lost)
+    assert longest_suspicion - link_seconds(workers) + proof > 3.3
+    assert longest_suspicion + proof <= 0.9 * lost
     if workers <= 4:
-        assert longest_doubt + proof + 0.2 < 4
+        assert longest_suspicion + proof + 0.2 < 4
     if workers <= 1024:
-        assert longest_doubt + proof + 1 < 5
+        assert longest_suspicion + proof + 1 < 5
 
 
 def test_nor_is_it_with_the_least_that_a_job_may_name() -> None:
     least = RendezvousSpec.model_json_schema()["properties"]["workerLostSeconds"]["anyOf"][0]["minimum"]
-    assert doubt_seconds(256, least) - sign_seconds(256) + proof_seconds(least) > 3.3
+    assert suspicion_seconds(256, least) - link_seconds(256) + ack_seconds(least) > 3.3
     before = ElasticJobSpec.parse(job(rendezvous={"workerLostSeconds": 1})["spec"])
     assert rendezvous_spec(before).worker_lost == 1, "of a job that was stored when less was allowed"
 
 
 @pytest.mark.parametrize("workers", SIZES)
 def test_lines_and_heartbeats_cost_little_in_a_group_of_any_size(workers: int) -> None:
-    assert workers / sign_seconds(workers) <= 1600
+    assert workers / link_seconds(workers) <= 1600
     assert 1 / backstop_seconds(workers) < 0.01
     assert workers / backstop_seconds(workers) <= 4 or workers <= 600
 
 
 @pytest.mark.parametrize(("workers", "between"), [(1, 5), (240, 5), (480, 10), (1024, 64 / 3), (4096, 256 / 3)])
-def test_under_an_operator_that_does_not_challenge_a_large_group_beats_more_seldom(
-    workers: int, between: float
-) -> None:
-    assert heartbeat_seconds(workers, None) == between
+def test_under_an_operator_that_does_not_ping_a_large_group_beats_more_seldom(workers: int, between: float) -> None:
+    assert record_seconds(workers) == between
     assert workers / between <= 48
 
 
 def test_a_limit_that_is_named_holds_in_a_group_of_any_size() -> None:
-    assert (doubt_seconds(2, 60), proof_seconds(60)) == (24, 30)
-    assert heartbeat_seconds(1024, 15) == 5
-    assert heartbeat_seconds(2, 600) == 5  # else the first beat after a silence of all would never be far
+    assert (suspicion_seconds(2, 60), ack_seconds(60)) == (24, 30)
+    assert record_seconds(1024, 15) == 5
+    assert record_seconds(2, 600) == 5  # else the first beat after a silence of all would never be far
 
 
 def test_the_operator_goes_by_the_workers_that_are_still_there() -> None:

@@ -1,42 +1,42 @@
-"""One line between two sidecars of a round: it carries signs of life, and nothing else."""
+"""One heartbeat link between two sidecars of a round: it carries heartbeats and nothing else."""
 
 import asyncio
 from collections.abc import Callable
 
 from elasticjob_sidecar.store.connection import Connection
 
-SIGN = b"."
+HEARTBEAT = b"."
 
 
-class Line(asyncio.Protocol):
-    """Over a connection whose other end is known. `heard` is called with each sign; other bytes end it."""
+class Link(asyncio.Protocol):
+    """Over a connection whose other end is known. `heard` is called with each heartbeat; other bytes end the link."""
 
     def __init__(self, connection: Connection, heard: Callable[[], None]) -> None:
         self._heard = heard
-        self.unanswered = 0  # signs given since the last was heard
+        self.unanswered = 0  # heartbeats sent since the last was heard
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport
         connection.hand_over(self)
 
-    def give_sign(self) -> None:
+    def beat(self) -> None:
         self.unanswered += 1
-        self._transport.write(SIGN)
+        self._transport.write(HEARTBEAT)
 
-    async def talk(self, every: float, most: int) -> None:
-        """Give a sign `every` so many seconds, until the line is closed or has `most` signs that are not answered."""
-        self._give_signs(every, most)
+    async def keep_beating(self, every: float, most: int) -> None:
+        """Send a heartbeat `every` so many seconds, until the link is closed or `most` of them are unanswered."""
+        self._beat_again(every, most)
         try:
             await asyncio.wait({self.closed})
         finally:
             self.abort()
 
-    def _give_signs(self, every: float, most: int) -> None:
-        """By timer: a task that wakes for each sign costs more than the sign."""
+    def _beat_again(self, every: float, most: int) -> None:
+        """By timer: a task that wakes for each heartbeat costs more than the heartbeat."""
         if self.unanswered >= most:
             self.abort()
         elif not self.closed.done():
-            self.give_sign()
-            asyncio.get_running_loop().call_later(every, self._give_signs, every, most)
+            self.beat()
+            asyncio.get_running_loop().call_later(every, self._beat_again, every, most)
 
     def abort(self) -> None:
         self._transport.abort()
@@ -48,7 +48,7 @@ class Line(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if data.strip(SIGN):
+        if data.strip(HEARTBEAT):
             self.abort()
             return
         self.unanswered = 0

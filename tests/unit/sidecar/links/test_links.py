@@ -1,4 +1,4 @@
-"""Lines between two real sidecars, over real TLS: who has one, what a break or a silence makes of it, and answers."""
+"""Links between two real sidecars, over real TLS: who has one, what a break or a silence makes of it, and answers."""
 
 import asyncio
 import contextlib
@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob_sidecar.links import lines
-from elasticjob_sidecar.membership.silences import Times
-from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
+from elasticjob_sidecar.membership.link_monitor import Times
+from elasticjob_sidecar.store.credentials import Credentials, link_name, server_name
 from support.faulty_kube import JOB_UID
 from support.pod_life import new_credentials
 from support.two_sidecars import TwoSidecars, Worker, two_workers, until
 from support.waiting import within
 
-NAME = line_name(JOB_UID, 1)
-QUICK = Times(sign=0.05, doubt=0.5, earliest=0.0, latest=0.05, make=2.0)
+NAME = link_name(JOB_UID, 1)
+QUICK = Times(sign=0.05, suspicion=0.5, earliest=0.0, latest=0.05, make=2.0)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def formed(pair: TwoSidecars) -> TwoSidecars:
 
 
 def form(pair: TwoSidecars, round: int = 1, number: int = 0, members: str = "", **more: str) -> None:
-    pair.job("Formed", round, *pair.workers, challenge={"number": number, "members": members}, **more)
+    pair.job("Formed", round, *pair.workers, ping={"number": number, "members": members}, **more)
 
 
 def open_lines(worker: Worker) -> int:
@@ -75,7 +75,7 @@ async def test_a_line_that_breaks_is_made_anew(formed: TwoSidecars) -> None:
     broken = next(iter(opened._lines.values()))
     broken.abort()
     await until(lambda: broken not in opened._lines.values() and open_lines(zero) == open_lines(one) == 1)
-    assert "doubts" not in status(formed, zero)
+    assert "suspects" not in status(formed, zero)
 
 
 async def test_the_watch_is_calm_while_lines_are_heard(pair: TwoSidecars) -> None:
@@ -118,22 +118,22 @@ async def test_a_line_that_ends_with_the_training_is_no_trouble(
 
 async def test_it_lasts_while_the_next_round_forms(formed: TwoSidecars) -> None:
     zero, one = formed.workers
-    formed.job("Forming", 2, zero, one, challenge={})
+    formed.job("Forming", 2, zero, one, ping={})
     await until(lambda: not one.sidecar.watch._calm)
     assert open_lines(zero) == open_lines(one) == 1
     zero.stopping.set()
-    await until(lambda: status(formed, one).get("doubts") == name(zero))
+    await until(lambda: status(formed, one).get("suspects") == name(zero))
 
 
 async def test_one_that_breaks_then_is_not_made_anew(formed: TwoSidecars) -> None:
     zero, one = formed.workers
-    formed.job("Forming", 2, zero, one, challenge={})
+    formed.job("Forming", 2, zero, one, ping={})
     await until(lambda: not one.sidecar.watch._calm)
     round = one.sidecar.lines._round
     assert round is not None
     next(iter(round._lines.values())).abort()
     await until(lambda: round.calling is not None and round.calling.done())
-    await until(lambda: status(formed, zero).get("doubts") == name(one))
+    await until(lambda: status(formed, zero).get("suspects") == name(one))
     assert open_lines(one) == 0
 
 
@@ -157,39 +157,39 @@ async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: TwoS
     await until(lambda: not (zero.sidecar.lines._past or one.sidecar.lines._past))
 
 
-async def test_an_operator_that_does_not_challenge_has_none(formed: TwoSidecars) -> None:
+async def test_an_operator_that_does_not_ping_has_none(formed: TwoSidecars) -> None:
     formed.job("Formed", 1, *formed.workers)
     await until(lambda: not any(map(open_lines, formed.workers)))
 
 
-# --- doubt
+# --- suspicion
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-async def test_who_is_gone_is_doubted_by_the_other(formed: TwoSidecars, gone: int) -> None:
+async def test_who_is_gone_is_suspected_by_the_other(formed: TwoSidecars, gone: int) -> None:
     lost, other = formed.workers[gone], formed.workers[1 - gone]
     lost.stopping.set()
-    await until(lambda: status(formed, other).get("doubts") == name(lost))
-    assert other.sidecar.metrics.doubts._value.get() == 1
+    await until(lambda: status(formed, other).get("suspects") == name(lost))
+    assert other.sidecar.metrics.suspects._value.get() == 1
 
 
-async def test_a_way_that_falls_silent_is_doubted_at_both_ends_until_it_is_heard_again(pair: TwoSidecars) -> None:
+async def test_a_way_that_falls_silent_is_suspected_at_both_ends_until_it_is_heard_again(pair: TwoSidecars) -> None:
     zero, one = pair.workers
     async with Way(zero.ports.tunnel) as way:
         form(pair, store=zero.store.replace(str(zero.ports.tunnel), str(way.port), 1))
         await until(lambda: open_lines(zero) == open_lines(one) == 1)
         way.passes.clear()
-        await until(lambda: status(pair, zero).get("doubts") == name(one))
-        await until(lambda: status(pair, one).get("doubts") == name(zero))
+        await until(lambda: status(pair, zero).get("suspects") == name(one))
+        await until(lambda: status(pair, one).get("suspects") == name(zero))
         way.passes.set()
-        await until(lambda: "doubts" not in status(pair, zero) and "doubts" not in status(pair, one))
+        await until(lambda: "suspects" not in status(pair, zero) and "suspects" not in status(pair, one))
 
 
-async def test_a_worker_that_cannot_be_reached_from_the_start_is_doubted(pair: TwoSidecars) -> None:
+async def test_a_worker_that_cannot_be_reached_from_the_start_is_suspected(pair: TwoSidecars) -> None:
     zero, one = pair.workers
     form(pair, store=zero.store.replace(str(zero.ports.tunnel), "1", 1))
-    await until(lambda: status(pair, zero).get("doubts") == name(one))
-    await until(lambda: status(pair, one).get("doubts") == name(zero))
+    await until(lambda: status(pair, zero).get("suspects") == name(one))
+    await until(lambda: status(pair, one).get("suspects") == name(zero))
 
 
 class Way:
@@ -238,7 +238,7 @@ async def test_who_is_asked_answers(formed: TwoSidecars) -> None:
     await until(lambda: status(formed, one).get("answer") == 3)
     form(formed, number=4, members=f"{name(zero)} {name(one)}")
     await until(lambda: [status(formed, worker).get("answer") for worker in formed.workers] == [4, 4])
-    assert [worker.sidecar.metrics.challenges._value.get() for worker in formed.workers] == [1, 2]
+    assert [worker.sidecar.metrics.pings._value.get() for worker in formed.workers] == [1, 2]
 
 
 async def test_who_is_not_asked_writes_nothing(formed: TwoSidecars) -> None:
@@ -246,8 +246,8 @@ async def test_who_is_not_asked_writes_nothing(formed: TwoSidecars) -> None:
     form(formed, number=3, members=name(one))
     await until(lambda: status(formed, one).get("answer") == 3)
     assert zero.machine.job is not None
-    assert zero.machine.job.challenge is not None
-    assert zero.machine.job.challenge.number == 3
+    assert zero.machine.job.ping is not None
+    assert zero.machine.job.ping.number == 3
     assert not status(formed, zero).get("answer")
 
 
@@ -289,7 +289,7 @@ async def test_a_strangers_is_not(formed: TwoSidecars) -> None:
 
 async def test_a_line_of_another_round_is_not(formed: TwoSidecars) -> None:
     zero, one = formed.workers
-    assert await ask(zero, line_name(JOB_UID, 2), one.credentials) == b""
+    assert await ask(zero, link_name(JOB_UID, 2), one.credentials) == b""
 
 
 async def test_other_bytes_end_it(formed: TwoSidecars) -> None:
