@@ -74,7 +74,7 @@ class Worker:
 
     @property
     def open(self) -> int:
-        return int(self.metrics.lines._value.get())
+        return int(self.metrics.links._value.get())
 
 
 async def rank_0(workers: int, seconds: float) -> Row:
@@ -100,7 +100,7 @@ async def rank_0(workers: int, seconds: float) -> Row:
         used, began = time.process_time(), time.monotonic()
         await asyncio.sleep(seconds)
         cores = (time.process_time() - used) / (time.monotonic() - began)
-        suspects = int(worker.metrics.suspects._value.get())
+        suspects = int(worker.metrics.suspicions._value.get())
         return Row(workers=workers, seconds_until_up=up, cores=cores, mib=resident_mib() - before, suspects=suspects)
     finally:
         running.cancel()

@@ -1,4 +1,4 @@
-"""Two real sidecars and a real API server: lines, suspects, pings, answers. The job's status is the test's, or
+"""Two real sidecars and a real API server: links, suspects, pings, answers. The job's status is the test's, or
 that of a real operator."""
 
 import asyncio
@@ -64,8 +64,8 @@ class Worker:
         return f"127.0.0.1:{self.ports.tunnel}/{fingerprint_of(der_of(self.credentials.certificate))}"
 
     @property
-    def lines(self) -> int:
-        return int(self.sidecar.metrics.lines._value.get())
+    def links(self) -> int:
+        return int(self.sidecar.metrics.links._value.get())
 
     def said(self, field: str) -> Any:
         return self._plane.request("GET", self.path).get("status", {}).get(field)
@@ -130,7 +130,7 @@ async def test_a_sidecar_that_is_gone_is_suspected_and_who_is_asked_answers(
         async with one.runs():
             await until(lambda: zero.sidecar.driver.ready and one.sidecar.driver.ready)
             ask(0)
-            await until(lambda: zero.lines == one.lines == 1)
+            await until(lambda: zero.links == one.links == 1)
             ask(1, one.member)
             await until(lambda: one.said("answer") == 1)
         await until(lambda: zero.said("suspects") == one.member)
@@ -177,7 +177,7 @@ async def test_members_that_rank_0_does_not_hear_any_more_are_told_and_keep_thei
         joins = asyncio.gather(zero.join(http), one.join(http))
         _, _, formed = await come_to("")
         await joins
-        await until(lambda: zero.lines == one.lines == 1)
+        await until(lambda: zero.links == one.links == 1)
         link.cut = True
         reason, told, round = await come_to("False")
         assert (reason, round) == ("NetworkFault", formed)

@@ -1,4 +1,4 @@
-"""LinkMonitor that are nobody's loss: `make soak-silences SECONDS=3600`.
+"""Silences that are nobody's loss: `make soak-silences SECONDS=3600`.
 
 Sidecars and operators stand still for up to three seconds, links between two pods are cut, and now and then the API
 server is away for a minute, with more of both meanwhile. All workers live on, so whoever is taken for lost is a false
@@ -32,7 +32,7 @@ SHOWN = 8  # the last of them, when somebody was lost
 
 
 @dataclass(slots=True)
-class LinkMonitor:
+class Silences:
     job: Job
     choice: random.Random
     workers: list[Object]  # their pods, which stay
@@ -59,7 +59,7 @@ class LinkMonitor:
         self.note("stop", names)
 
     def cut(self, longest: float = CUT_SECONDS[1]) -> None:
-        """No packet passes between two workers' pods. While it stays so the suspicion stands, and others stand still."""
+        """No packet passes between two workers' pods. Meanwhile the suspicion stands, and others stand still."""
         one, other = self.choice.sample(self.workers, 2)
         seconds = self.choice.uniform(CUT_SECONDS[0], longest)
         with cut_link(one, other):
@@ -94,7 +94,7 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
     job.apply(replicas=WORKERS)
     formed = job.wait_for_round(WORKERS)
     before = job.wait_for_training(WORKERS)
-    silences = LinkMonitor(job, random.Random(seed), job.member_pods(), operator.list("pods"))
+    silences = Silences(job, random.Random(seed), job.member_pods(), operator.list("pods"))
     end = time.monotonic() + seconds
     tells_at = time.monotonic() + PROGRESS_SECONDS
     while time.monotonic() < end:
@@ -125,7 +125,7 @@ def pings(job: Job) -> int:
     return int(job.rendezvous.get("ping", {}).get("number", 0))
 
 
-def told(silences: LinkMonitor) -> str:
+def told(silences: Silences) -> str:
     done = ", ".join(f"{n} {name}" for name, n in sorted(silences.done.items()))
     longest = f"the longest stop {silences.longest:.2f} s"
     return f"{done}; {longest}; {pings(silences.job)} pings, {len(silences.job.rounds())} round"

@@ -201,16 +201,16 @@ def later(state: State, seconds: float) -> State:
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
         invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},
-        asked=None if clocks.pings is None else {one: _earlier(asked, seconds) for one, asked in clocks.pings.items()},
+        pings=None if clocks.pings is None else {one: _earlier(ping, seconds) for one, ping in clocks.pings.items()},
         finishing={one: known._replace(since=back(known.since)) for one, known in clocks.finishing.items()},
         failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
 
 
-def _earlier(asked: Pinged, seconds: float) -> Pinged:
-    number, *moments, alone, silent = asked
-    return Pinged(number, *(None if moment is None else moment - seconds for moment in moments), alone, silent)
+def _earlier(pinged: Pinged, seconds: float) -> Pinged:
+    number, *moments, alone, unheard = pinged
+    return Pinged(number, *(None if moment is None else moment - seconds for moment in moments), alone, unheard)
 
 
 def _must_have_finished(system: JobSystem, state: State) -> None:

@@ -10,9 +10,7 @@ MUTATIONS = mutations(
                 "present[member].ack >= pinged.number",
                 "present[member].ack > 0",
             ),
-            replace(
-                "clocks run from the ping, and not from the first ack", "counting=now", "counting=pinged.since"
-            ),
+            replace("clocks run from the ping, and not from the first ack", "counting=now", "counting=pinged.since"),
             replace(
                 "silence that all share is held against each",
                 "pinged.counting is None and another",
@@ -78,7 +76,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.failure_detector:_patience": (
             omit("a late worker is not pinged before its time is over", "few"),
-            replace("after an unacked loss late workers are pinged as late as after any other", "few or unacked", "few"),
+            replace("after an unacked loss late workers are pinged late too", "few or unacked", "few"),
             replace(
                 "workers unheard since rank 0 was lost are pinged only once they are late",
                 "return 0.0",

@@ -250,8 +250,8 @@ class Step:
         return worker.invalid != "" and worker.pod_key in self.before.clocks.invalid
 
     def unanswered(self, worker: Worker) -> bool:
-        """Whether it was pinged, its clock ran when the step began, as that of a worker pinged alone does from the first,
-        and still there is no answer."""
+        """Whether it was pinged, its clock ran when the step began, as that of a worker pinged alone does from the
+        first, and still there is no ack."""
         pinged = self._ping_of(worker)
         if pinged is None or pinged.acked is not None or worker.pod in ENDED:
             return False

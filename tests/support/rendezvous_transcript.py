@@ -241,7 +241,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "finish": JobOnPaper.finish,  # torchrun and container end in success
     "succeed": JobOnPaper.succeed,  # torchrun alone
     "close": JobOnPaper.close,
-    "suspicion": JobOnPaper.suspicion,  # the first hears nothing of the others
+    "suspect": JobOnPaper.suspect,  # the first hears nothing of the others
     "beat": JobOnPaper.beat,  # and answer
     "spoil": JobOnPaper.spoil,
     "pod": pod,

@@ -62,8 +62,5 @@ class FalseAlarms:
         alarms = len(self._alarms.get(worker.member, ())) if worker.member else 0
         if alarms <= MOST_ALARMS:
             return worker
-        why = (
-            f"its sidecar has suspected others {alarms} times within {WITHIN_SECONDS:g} s, although they acked and heard it "
-            "well each time"
-        )
+        why = f"its sidecar suspected others {alarms} times in {WITHIN_SECONDS:g} s, although they acked and heard it"
         return replace(worker, pod=PodState.FAILED, disrupted=True, detail=why, suspects=())

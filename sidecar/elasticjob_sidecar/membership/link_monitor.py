@@ -46,8 +46,8 @@ class Times(NamedTuple):
 
 
 def group_of(standing: Standing, before: Group | None) -> Group | None:
-    """The group whose links are to be held, None while no round stands with this worker and others. While the next round
-    forms it is `before`."""
+    """The group whose links are to be held, None while no round stands with this worker and others. While the next
+    round forms it is `before`."""
     job = standing.job
     if job is None:
         return None
@@ -77,9 +77,7 @@ class LinkMonitor:
         self._times = times
         self._turn = 1 if group.rank == 0 else _turn(group.rank)
         self.over = False  # the next round forms
-        self.look_seconds = min(
-            LOOK_SECONDS * self._turn, times.suspicion / 2
-        )  # a thousand would take a fifth of a core
+        self.look_seconds = min(LOOK_SECONDS * self._turn, times.suspicion / 2)  # 1,000 would take 0.2 cores
         self._looked, self._ran = now, 0.0  # seconds that this sidecar has run since the round began for it
         heard = group.members[1:] if group.rank == 0 else group.members[:1]
         # a link that has not come up by then is as one that broke then

@@ -53,15 +53,13 @@ def test_lines_and_heartbeats_cost_little_in_a_group_of_any_size(workers: int) -
 
 
 @pytest.mark.parametrize(("workers", "between"), [(1, 5), (240, 5), (480, 10), (1024, 64 / 3), (4096, 256 / 3)])
-def test_under_an_operator_that_does_not_ping_a_large_group_beats_more_seldom(workers: int, between: float) -> None:
+def test_while_a_round_forms_a_large_group_beats_more_seldom(workers: int, between: float) -> None:
     assert record_seconds(workers) == between
     assert workers / between <= 48
 
 
 def test_a_limit_that_is_named_holds_in_a_group_of_any_size() -> None:
     assert (suspicion_seconds(2, 60), ack_seconds(60)) == (24, 30)
-    assert record_seconds(1024, 15) == 5
-    assert record_seconds(2, 600) == 5  # else the first beat after a silence of all would never be far
 
 
 def test_the_operator_goes_by_the_workers_that_are_still_there() -> None:

@@ -14,7 +14,7 @@ from elasticjob import logs
 from support.waiting import run
 
 
-class Links(logging.StreamHandler[StringIO]):
+class Lines(logging.StreamHandler[StringIO]):
     def __init__(self) -> None:
         super().__init__(StringIO())
         self.setFormatter(logs.JsonFormatter())
@@ -27,15 +27,15 @@ log = logging.getLogger("elasticjob_tested")
 
 
 @pytest.fixture
-def lines() -> Iterator[Links]:
-    handler = Links()
+def lines() -> Iterator[Lines]:
+    handler = Lines()
     log.addHandler(handler)
     log.setLevel("INFO")
     yield handler
     log.removeHandler(handler)
 
 
-def test_a_line_is_one_object_whatever_it_says(lines: Links) -> None:
+def test_a_line_is_one_object_whatever_it_says(lines: Lines) -> None:
     try:
         int("broken\nin two")
     except ValueError:
@@ -53,7 +53,7 @@ def test_a_line_is_one_object_whatever_it_says(lines: Links) -> None:
     assert "job" not in first
 
 
-async def test_tasks_are_each_about_their_own_job(lines: Links) -> None:
+async def test_tasks_are_each_about_their_own_job(lines: Lines) -> None:
     async def work(job: str) -> None:
         logs.begin(job=job)
         await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_tasks_are_each_about_their_own_job(lines: Links) -> None:
     assert sorted(line["job"] for line in lines.all()) == ["ml/a", "ml/b"]
 
 
-async def test_what_is_noted_later_is_known_to_all_tasks_that_share_it(lines: Links) -> None:
+async def test_what_is_noted_later_is_known_to_all_tasks_that_share_it(lines: Lines) -> None:
     noted = asyncio.Event()
 
     async def log_it() -> None:
@@ -85,7 +85,7 @@ async def test_what_is_noted_later_is_known_to_all_tasks_that_share_it(lines: Li
     assert (line["job"], line["worker"], line["round"]) == ("ml/a", 2, 7)
 
 
-async def test_without_a_beginning_nothing_is_noted(lines: Links) -> None:
+async def test_without_a_beginning_nothing_is_noted(lines: Lines) -> None:
     logs.note(round=7)
     log.info("plain")
     assert "round" not in lines.all()[0]

@@ -1,4 +1,4 @@
-"""Sidecars of a round whose processes stand still or are cut off, in virtual time: who suspects whom, and who answers."""
+"""Sidecars of a round whose processes stand still or are cut off, in virtual time: who suspects whom, and who acks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -24,13 +24,13 @@ def played(play: Play) -> Callable[[], None]:
 
 
 async def in_round(scene: Scene, workers: int = 4) -> list[Pod]:
-    """Sidecars whose lines all stand."""
+    """Sidecars whose links all stand."""
     pods = [Pod(scene, index) for index in range(workers)]
     for pod in pods:
         pod.start_sidecar()
     await scene.until(lambda: all(pod.ready for pod in pods), "the sidecars")
     ask(scene, pods, 0)
-    await scene.until(lambda: lines_of(pods[0]) == workers - 1, "the lines")
+    await scene.until(lambda: links_of(pods[0]) == workers - 1, "the links")
     await asyncio.sleep(10)
     return pods
 
@@ -40,9 +40,9 @@ def ask(scene: Scene, pods: list[Pod], number: int, *asked: Pod) -> None:
     scene.tell("Formed", 1, *pods, ping={"number": number, "members": names})
 
 
-def lines_of(pod: Pod) -> float:
+def links_of(pod: Pod) -> float:
     assert pod.program.sidecar is not None
-    value: float = pod.program.sidecar.metrics.lines._value.get()
+    value: float = pod.program.sidecar.metrics.links._value.get()
     return value
 
 
@@ -72,7 +72,7 @@ async def test_nothing_happens_and_nothing_is_said(scene: Scene) -> None:
     before = [pod.record["metadata"]["resourceVersion"] for pod in pods]
     await asyncio.sleep(60)
     assert [pod.record["metadata"]["resourceVersion"] for pod in pods] == before
-    assert lines_of(pods[0]) == 3
+    assert links_of(pods[0]) == 3
 
 
 @pytest.mark.parametrize("how", ["stands still", "is cut off"])
@@ -214,4 +214,4 @@ async def test_a_suspicion_of_an_earlier_round_is_taken_back_in_the_next(scene: 
     await asyncio.sleep(1)
     scene.tell("Formed", 2, *pods[:3], ping={})
     await scene.until(lambda: suspects(pods[0]) == "", "the suspicion's end", SOON)
-    await scene.until(lambda: lines_of(pods[0]) == 2, "the lines")
+    await scene.until(lambda: links_of(pods[0]) == 2, "the links")

@@ -237,7 +237,7 @@ FINISHING = "workers {} are said to be finishing, and {} are"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
 NO_LOSS = "worker 1 was given up without a cause"
-TOO_SOON = "the clock of worker 1 runs, and nobody has answered"
+TOO_SOON = "the clock of worker 1 runs, and nobody has acked"
 NOT_LOST = "worker 1 is lost, and was not given up"
 WRONG_VICTIM = "a worker was told to leave, and a higher rank was kept"
 BECOMES_SPARE = "2 members of the last round are kept, and there is room for 1"
@@ -414,10 +414,10 @@ STEPS = {
         (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
     ],
     invariants.only_suspects_are_pinged: [
-        (step(formed, pings(formed, OPEN), worker(A, suspects=(B,)), b), "worker 1 is suspected, and was not asked"),
-        (step(formed, formed, a, worker(B, unready=True)), "worker 1 is suspected, and was not asked"),
-        (step(formed, pings(formed, OPEN, OPEN), a, failing), "worker 1 is asked, and cannot answer"),
-        (step(formed, pings(formed, OPEN, pinged=(B,)), a, b), "worker 1 is asked alone, and others could be"),
+        (step(formed, pings(formed, OPEN), worker(A, suspects=(B,)), b), "worker 1 is suspected, and was not pinged"),
+        (step(formed, formed, a, worker(B, unready=True)), "worker 1 is suspected, and was not pinged"),
+        (step(formed, pings(formed, OPEN, OPEN), a, failing), "worker 1 is pinged, and cannot ack"),
+        (step(formed, pings(formed, OPEN, pinged=(B,)), a, b), "worker 1 is pinged alone, and others could be"),
     ],
     invariants.ack_limit_begins_with_an_ack: [
         (step(pings(formed, OPEN, OPEN), pings(formed, OPEN, RUNS), a, b), TOO_SOON),

@@ -47,7 +47,7 @@ def test_the_eleventh_false_alarm_in_a_minute_is_one_too_many(job: Job) -> None:
         job.alarm(1 + number % 2)
     assert job.lost == []
     job.alarm(1)
-    why = "its sidecar has suspected others 11 times within 60 s, who each time answered and heard it well"
+    why = "its sidecar suspected others 11 times in 60 s, although they acked and heard it"
     assert job.lost == [f"worker 0 lost: its pod failed ({why})"]
     assert (job.state.restarts, job.state.replacements) == (0, {0: 1})
 

@@ -23,7 +23,7 @@ TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
 
 def pinged(kube: FaultyKube, replicas: int = 4) -> WorkerRecord:
     record = record_of(kube)
-    record.rest(True, pings=True)
+    record.rest(True)
     record.job_sized(replicas, None)
     return record
 
@@ -57,7 +57,7 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
 
 
 async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known() -> None:
-    """As after an API server that was away: a suspicion was written, its answer lost, and the suspicion taken back since."""
+    """As after an API server that was away: a suspicion was written, the answer lost, the suspicion withdrawn since."""
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         await record.written()
@@ -67,7 +67,7 @@ async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known
         record.suspect(Members(()))
         await asyncio.sleep(30)
         kube.patch("job-0-0", {"metadata": {"annotations": {"a": "b"}}})
-        record.answer(7)
+        record.ack(7)
         await at_once(kube, ack=7)
 
 
@@ -77,7 +77,7 @@ async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
         await record.written()
         kube.fail["status"] = [Conflict("the object has been modified", 409)] * 20
         before = kube.count("status")
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1)
         assert kube.count("status") - before < 8
 
@@ -87,12 +87,12 @@ async def test_an_answer_is_written_at_once_and_once() -> None:
     record = pinged(kube)
     async with running(record):
         await record.written()
-        assert record.answer(7)
+        assert record.ack(7)
         await at_once(kube, ack=7)
-        assert not record.answer(7)
+        assert not record.ack(7)
         await asyncio.sleep(60)
         assert kube.count("status") == 1
-        record.answer(8)
+        record.ack(8)
         await at_once(kube, ack=8)
 
 
@@ -105,7 +105,7 @@ async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: Ap
         kube.fail["replace"] = [refusal] * 100
         record.want(JOIN)
         await asyncio.sleep(10)
-        record.answer(7)
+        record.ack(7)
         await at_once(kube, ack=7)
 
 
@@ -116,7 +116,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
         await record.written()
         kube.fail["status"] = [Unavailable("away")]
         kube.lose["status"] = 1
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1)
         assert status(kube)["answer"] == 7
 
@@ -127,7 +127,7 @@ async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
     async with running(record):
         await record.written()
         kube.open.clear()
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1.5)
         assert kube.count("status") == 2
         kube.open.set()
@@ -144,7 +144,7 @@ async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: p
         monkeypatch.setattr(kube, "replace_worker", never)
         record.want(JOIN)
         await asyncio.sleep(0.5)
-        assert record.answer(7)
+        assert record.ack(7)
         await asyncio.sleep(0.5)
         record.suspect(TWO)
         monkeypatch.setattr(kube, "replace_worker", replace_worker)
@@ -173,7 +173,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
         monkeypatch.setattr(kube, "replace_worker", unanswered)
         record.want(JOIN)
         await asyncio.sleep(0.5)
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1.2)
         assert status(kube)["answer"] == 7
 
@@ -185,7 +185,7 @@ async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pyt
     monkeypatch.setattr(kube, "get_worker", never)
     async with running(record):
         await asyncio.sleep(0.5)
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(0.5)
         monkeypatch.setattr(kube, "get_worker", get_worker)
         await asyncio.sleep(0.6)
@@ -199,7 +199,7 @@ async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon
         await record.written()
         kube.patch("job-0-0", {"metadata": {"labels": None}})
         kube.fail["status"] = [Denied("metadata", 403)]
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(0.2)
         assert status(kube)["answer"] == 7
 
@@ -210,7 +210,7 @@ async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_
     async with running(record):
         await record.written()
         kube.fail["status"] = [Denied("forbidden", 403)] * 1000
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(60)
     assert 20 <= kube.count("status") <= 45
 
@@ -224,7 +224,7 @@ async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_wri
         record.want(JOIN)
         await asyncio.sleep(1)
         kube.open.clear()
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1.2)
         assert kube.count("status") == 2
 
@@ -249,7 +249,7 @@ async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
     async with running(record):
         await record.written()
         record.suspect(TWO)
-        record.answer(7)
+        record.ack(7)
         record.report(Progress(step=5))
         await at_once(kube, suspects="1-2/a.0", ack=7, step=5)
     assert kube.count("status") == 1
@@ -259,7 +259,7 @@ async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         record.suspect(TWO)
-        record.answer(7)
+        record.ack(7)
         await asyncio.sleep(1)
     async with running(record := pinged(kube)):
         await record.written()
@@ -269,7 +269,7 @@ async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
 async def test_a_record_that_is_made_anew_says_it_again() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
-        record.answer(7)
+        record.ack(7)
         record.learned("torch")
         await asyncio.sleep(6)
         kube.workers.clear()
@@ -339,7 +339,7 @@ async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
     async with running(record := pinged(kube)):
         await asyncio.sleep(100)
         before = kube.count("status")
-        record.rest(False, pings=True)
+        record.rest(False)
         record.want(JOIN)
         await asyncio.sleep(2)
         assert kube.count("status") == before
@@ -352,7 +352,7 @@ async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
     """Nobody goes by them: a thousand workers would write four times as often while a round forms."""
     kube = FaultyKube()
     record = record_of(kube)
-    record.rest(False, pings=True)
+    record.rest(False)
     record.job_sized(1024, 10)
     async with running(record):
         await asyncio.sleep(600)

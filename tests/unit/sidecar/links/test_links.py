@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from elasticjob_sidecar.links import lines
+from elasticjob_sidecar.links import links
 from elasticjob_sidecar.membership.link_monitor import Times
 from elasticjob_sidecar.store.credentials import Credentials, link_name, server_name
 from support.faulty_kube import JOB_UID
@@ -16,12 +16,12 @@ from support.two_sidecars import TwoSidecars, Worker, two_workers, until
 from support.waiting import within
 
 NAME = link_name(JOB_UID, 1)
-QUICK = Times(sign=0.05, suspicion=0.5, earliest=0.0, latest=0.05, make=2.0)
+QUICK = Times(heartbeat=0.05, suspicion=0.5, earliest=0.0, latest=0.05, make=2.0)
 
 
 @pytest.fixture
 async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
-    monkeypatch.setattr(lines, "times_of", lambda *_: QUICK)
+    monkeypatch.setattr(links, "times_of", lambda *_: QUICK)
     async with two_workers() as pair:
         yield pair
 
@@ -30,7 +30,7 @@ async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
 async def formed(pair: TwoSidecars) -> TwoSidecars:
     zero, one = pair.workers
     form(pair)
-    await until(lambda: open_lines(zero) == open_lines(one) == 1)
+    await until(lambda: open_links(zero) == open_links(one) == 1)
     return pair
 
 
@@ -38,8 +38,8 @@ def form(pair: TwoSidecars, round: int = 1, number: int = 0, members: str = "", 
     pair.job("Formed", round, *pair.workers, ping={"number": number, "members": members}, **more)
 
 
-def open_lines(worker: Worker) -> int:
-    return int(worker.sidecar.metrics.lines._value.get())
+def open_links(worker: Worker) -> int:
+    return int(worker.sidecar.metrics.links._value.get())
 
 
 def status(pair: TwoSidecars, worker: Worker) -> dict[str, object]:
@@ -58,23 +58,23 @@ def writes(pair: TwoSidecars) -> int:
 
 async def test_a_line_that_lives_costs_no_write(formed: TwoSidecars) -> None:
     before = writes(formed)
-    heard = formed.workers[1].sidecar.lines._round
+    heard = formed.workers[1].sidecar.links._round
     assert heard is not None
-    line = next(iter(heard._lines.values()))
+    link = next(iter(heard._links.values()))
     for _ in range(30):
-        await until(lambda: line.unanswered > 0)
-        await until(lambda: line.unanswered == 0)
-    assert not line.closed.done()
+        await until(lambda: link.unanswered > 0)
+        await until(lambda: link.unanswered == 0)
+    assert not link.closed.done()
     assert writes(formed) == before
 
 
 async def test_a_line_that_breaks_is_made_anew(formed: TwoSidecars) -> None:
     zero, one = formed.workers
-    opened = one.sidecar.lines._round
+    opened = one.sidecar.links._round
     assert opened is not None
-    broken = next(iter(opened._lines.values()))
+    broken = next(iter(opened._links.values()))
     broken.abort()
-    await until(lambda: broken not in opened._lines.values() and open_lines(zero) == open_lines(one) == 1)
+    await until(lambda: broken not in opened._links.values() and open_links(zero) == open_links(one) == 1)
     assert "suspects" not in status(formed, zero)
 
 
@@ -84,7 +84,7 @@ async def test_the_watch_is_calm_while_lines_are_heard(pair: TwoSidecars) -> Non
     zero.sidecar.watch.calm = told.append  # type: ignore[method-assign]
     assert not one.sidecar.watch._calm
     form(pair)
-    await until(lambda: open_lines(zero) == open_lines(one) == 1 and one.sidecar.watch._calm and told[-1:] == [True])
+    await until(lambda: open_links(zero) == open_links(one) == 1 and one.sidecar.watch._calm and told[-1:] == [True])
     one.stopping.set()
     await until(lambda: told[-1] is False)
     await until(lambda: not one.sidecar.watch._calm)
@@ -105,14 +105,14 @@ async def test_a_line_that_ends_with_the_training_is_no_trouble(
     zero, one = pair.workers
     await pair.form()
     form(pair)
-    await until(lambda: open_lines(zero) == open_lines(one) == 1)
+    await until(lambda: open_links(zero) == open_links(one) == 1)
     if finished:
         assert await one.call("POST", "finish", trainer=one.trainer, round=1, timeout=60) == (204, None)
     caplog.clear()
-    caplog.set_level("INFO", logger=lines.__name__)
+    caplog.set_level("INFO", logger=links.__name__)
     zero.stopping.set()
-    await until(lambda: "the line to rank 0's sidecar broke" in caplog.text)
-    told = {record.levelname for record in caplog.records if "line to rank 0's sidecar broke" in record.msg}
+    await until(lambda: "the link to rank 0's sidecar broke" in caplog.text)
+    told = {record.levelname for record in caplog.records if "link to rank 0's sidecar broke" in record.msg}
     assert told == {"INFO" if finished else "WARNING"}
 
 
@@ -120,7 +120,7 @@ async def test_it_lasts_while_the_next_round_forms(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, ping={})
     await until(lambda: not one.sidecar.watch._calm)
-    assert open_lines(zero) == open_lines(one) == 1
+    assert open_links(zero) == open_links(one) == 1
     zero.stopping.set()
     await until(lambda: status(formed, one).get("suspects") == name(zero))
 
@@ -129,37 +129,37 @@ async def test_one_that_breaks_then_is_not_made_anew(formed: TwoSidecars) -> Non
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, ping={})
     await until(lambda: not one.sidecar.watch._calm)
-    round = one.sidecar.lines._round
+    round = one.sidecar.links._round
     assert round is not None
-    next(iter(round._lines.values())).abort()
+    next(iter(round._links.values())).abort()
     await until(lambda: round.calling is not None and round.calling.done())
     await until(lambda: status(formed, zero).get("suspects") == name(one))
-    assert open_lines(one) == 0
+    assert open_links(one) == 0
 
 
 async def test_the_next_round_has_its_own(formed: TwoSidecars) -> None:
     zero, one = formed.workers
-    old = zero.sidecar.lines._round
+    old = zero.sidecar.links._round
     form(formed, 2)
-    await until(lambda: zero.sidecar.lines._round is not old and open_lines(zero) == open_lines(one) == 1)
+    await until(lambda: zero.sidecar.links._round is not old and open_links(zero) == open_links(one) == 1)
 
 
 async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: TwoSidecars) -> None:
     """In no round's way; rank 0 closes what is left."""
     zero, one = formed.workers
-    old, of_zero = one.sidecar.lines._round, zero.sidecar.lines._round
+    old, of_zero = one.sidecar.links._round, zero.sidecar.links._round
     assert old is not None
     assert of_zero is not None
     assert QUICK.earliest <= old.closing_seconds() <= QUICK.latest == of_zero.closing_seconds()
-    [line] = old._lines.values()
+    [link] = old._links.values()
     form(formed, 2)
-    await until(lambda: line.closed.done() and open_lines(zero) == open_lines(one) == 1)
-    await until(lambda: not (zero.sidecar.lines._past or one.sidecar.lines._past))
+    await until(lambda: link.closed.done() and open_links(zero) == open_links(one) == 1)
+    await until(lambda: not (zero.sidecar.links._past or one.sidecar.links._past))
 
 
 async def test_an_operator_that_does_not_ping_has_none(formed: TwoSidecars) -> None:
     formed.job("Formed", 1, *formed.workers)
-    await until(lambda: not any(map(open_lines, formed.workers)))
+    await until(lambda: not any(map(open_links, formed.workers)))
 
 
 # --- suspicion
@@ -170,14 +170,14 @@ async def test_who_is_gone_is_suspected_by_the_other(formed: TwoSidecars, gone: 
     lost, other = formed.workers[gone], formed.workers[1 - gone]
     lost.stopping.set()
     await until(lambda: status(formed, other).get("suspects") == name(lost))
-    assert other.sidecar.metrics.suspects._value.get() == 1
+    assert other.sidecar.metrics.suspicions._value.get() == 1
 
 
 async def test_a_way_that_falls_silent_is_suspected_at_both_ends_until_it_is_heard_again(pair: TwoSidecars) -> None:
     zero, one = pair.workers
     async with Way(zero.ports.tunnel) as way:
         form(pair, store=zero.store.replace(str(zero.ports.tunnel), str(way.port), 1))
-        await until(lambda: open_lines(zero) == open_lines(one) == 1)
+        await until(lambda: open_links(zero) == open_links(one) == 1)
         way.passes.clear()
         await until(lambda: status(pair, zero).get("suspects") == name(one))
         await until(lambda: status(pair, one).get("suspects") == name(zero))
@@ -238,7 +238,7 @@ async def test_who_is_asked_answers(formed: TwoSidecars) -> None:
     await until(lambda: status(formed, one).get("answer") == 3)
     form(formed, number=4, members=f"{name(zero)} {name(one)}")
     await until(lambda: [status(formed, worker).get("answer") for worker in formed.workers] == [4, 4])
-    assert [worker.sidecar.metrics.pings._value.get() for worker in formed.workers] == [1, 2]
+    assert [worker.sidecar.metrics.acks._value.get() for worker in formed.workers] == [1, 2]
 
 
 async def test_who_is_not_asked_writes_nothing(formed: TwoSidecars) -> None:
@@ -304,7 +304,7 @@ async def test_a_members_newer_line_takes_the_place_of_the_older(formed: TwoSide
         for _ in range(5):
             _, writer = await kept.enter_async_context(a_line(zero, NAME, one.credentials))
             writer.write(b".")
-        await until(lambda: open_lines(zero) <= 1)
+        await until(lambda: open_links(zero) <= 1)
 
 
 async def test_a_line_is_no_way_to_the_store(formed: TwoSidecars) -> None:

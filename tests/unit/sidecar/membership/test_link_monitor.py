@@ -8,7 +8,7 @@ from elasticjob_sidecar.membership.link_monitor import LOOK_SECONDS, Group, Link
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 
-TIMES = Times(sign=0.25, suspicion=2.0, earliest=0.5, latest=1.5, make=3.0)
+TIMES = Times(heartbeat=0.25, suspicion=2.0, earliest=0.5, latest=1.5, make=3.0)
 FIRST = TIMES.latest + TIMES.make  # until when a line may take to come up
 NOBODY = Members()
 
@@ -22,7 +22,7 @@ def group(rank: int, workers: int = 4) -> Group:
 
 
 class Watch:
-    """A worker that looks at its lines as it should, unless it is stopped."""
+    """A worker that looks at its links as it should, unless it is stopped."""
 
     def __init__(self, rank: int, workers: int = 4) -> None:
         self.now = 1000.0
@@ -195,7 +195,7 @@ def test_a_member_hears_rank_0_only() -> None:
 
 
 def ended(rank: int, workers: int = 4) -> Watch:
-    """Its round has ended after all lines were heard."""
+    """Its round has ended after all links were heard."""
     watch = Watch(rank, workers)
     watch.run(10, *(range(1, workers) if rank == 0 else [0]))
     watch.monitor.end(watch.now)
@@ -261,7 +261,7 @@ def test_who_has_heard_of_the_job_since_does_not_ask() -> None:
     assert watch.misses == 0
 
 
-# --- which round has lines
+# --- which round has links
 
 
 def standing(me: int, **status: object) -> Standing:

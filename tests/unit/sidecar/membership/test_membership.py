@@ -1,6 +1,6 @@
 """Transcripts of one worker's side of the rendezvous.
 
-Links at the margin are what happens; indented lines are what the worker then asks, answers and tells. `me` is
+Lines at the margin are what happens; indented lines are what the worker then asks, answers and tells. `me` is
 the worker, `w1`, `w2` ... are others. The player runs the lines at the margin and writes down what follows.
 """
 

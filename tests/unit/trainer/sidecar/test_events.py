@@ -13,7 +13,7 @@ import pytest
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.events import EventStream, Links
+from elasticjob_torch.sidecar.events import EventStream, Lines
 from elasticjob_torch.wire import Phase, View
 from support.trainer_sidecar import refusal
 from support.waiting import wait_until
@@ -103,7 +103,7 @@ def test_a_killed_agent_is_noticed_though_its_forked_child_lives(sidecar):
 
 def test_lines():
     lines = [b": still here\n", b"\n", b"data: one\n", b"data:two\r\n", b"id: 7\n", b"\n", b"data: cut off\n"]
-    stream = Links()
+    stream = Lines()
     assert [event for line in lines if (event := stream.take(line)) is not None] == ["one\ntwo"]
 
 
