@@ -132,11 +132,11 @@ async def test_a_sidecar_that_is_gone_is_suspected_and_who_is_asked_answers(
             ask(0)
             await until(lambda: zero.links == one.links == 1)
             ask(1, one.member)
-            await until(lambda: one.said("answer") == 1)
+            await until(lambda: one.said("ack") == 1)
         await until(lambda: zero.said("suspects") == one.member)
         ask(2, zero.member, one.member)
-        await until(lambda: zero.said("answer") == 2)
-        assert one.said("answer") == 1
+        await until(lambda: zero.said("ack") == 2)
+        assert one.said("ack") == 1
 
 
 async def test_members_that_rank_0_does_not_hear_any_more_are_told_and_keep_their_places(

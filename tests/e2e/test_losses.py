@@ -59,7 +59,7 @@ def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_pl
 
     def answered() -> bool:
         name = stopped["metadata"]["name"]
-        return int(job.namespace.get("elasticworker", name).get("status", {}).get("answer", 0)) > asked
+        return int(job.namespace.get("elasticworker", name).get("status", {}).get("ack", 0)) > asked
 
     freeze_container(stopped, SIDECAR)
     try:

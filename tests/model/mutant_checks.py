@@ -40,7 +40,7 @@ FILES = {
     "operator topology": "operator/job/test_topology.py",
     "operator watch times": "operator/cluster/test_watch_times.py",
     "sidecar driver": "sidecar/test_driver.py",
-    "sidecar suspects over the wire": "sidecar/test_suspicion_over_the_wire.py",
+    "sidecar suspicions over the wire": "sidecar/test_suspicions_over_the_wire.py",
     "sidecar job watch": "sidecar/api_server/test_job_watch.py",
     "sidecar links": "sidecar/links/test_links.py",
     "sidecar membership": "sidecar/membership/test_membership.py",
@@ -66,7 +66,7 @@ CHECKS = {
     "unit": _of("core transcripts", "core moves", "sidecar membership", "sidecar link monitor"),
     "wire": _of(  # the sidecar's input and output, and the plug-in's
         "sidecar over the wire",
-        "sidecar suspects over the wire",
+        "sidecar suspicions over the wire",
         "sidecar driver",
         "sidecar worker record",
         "sidecar words",

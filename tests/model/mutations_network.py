@@ -40,7 +40,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.job.network:Suspicion.stands": (
-            omit("network: who does not answer is taken to live", "self.answered"),
+            omit("network: a worker that does not ack is taken to live", "self.acked"),
         ),
         "elasticjob_operator.job.network:_kept": (
             replace(

@@ -59,13 +59,13 @@ def after_seconds(system: OperatorSystem, seconds: float, whose: str | int) -> O
     workers = tuple(
         worker
         if worker.heartbeat is None or worker.pod in ENDED or whose in ("none", worker.index)
-        else replace(worker, heartbeat=worker.heartbeat + 1, answer=answer_of(system.state, worker))
+        else replace(worker, heartbeat=worker.heartbeat + 1, ack=ack_of(system.state, worker))
         for worker in system.workers
     )
     return system._replace(workers=workers, now=system.now + seconds)
 
 
-def answer_of(state: State, worker: Worker) -> int | None:
+def ack_of(state: State, worker: Worker) -> int | None:
     """The last number that a living sidecar has answered."""
     return state.ping if worker.member in state.pinged else worker.ack
 

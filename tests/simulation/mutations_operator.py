@@ -36,7 +36,10 @@ MUTATIONS = mutations(
             ),
             omit("another Lease's holder is not to see it", "before.lease == after.lease", by="operator pace"),
             replace(
-                "a term is not told while answers are counted", "asked and asked.members", "False", by="operator pace"
+                "a term waits while acks are awaited",
+                "before.rendezvous.ping.members",
+                "False",
+                by="operator pace",
             ),
         ),
         "elasticjob_operator.job.pace:report_seconds": (

@@ -51,14 +51,14 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.api_server.worker_record:WorkerRecord._hurry": (
             omit(
                 "an answer waits for another write that hangs",
-                "self._giving_way.reschedule(_now() + WORD.first)",
+                "self._giving_way.reschedule(_now() + URGENT.first)",
                 by="sidecar words",
             ),
         ),
         "elasticjob_sidecar.api_server.worker_record:WorkerRecord._establish": (
             omit(
                 "what an earlier sidecar suspected stays in its record",
-                "self._written_status = replace(self._written_status, suspects=suspects, ack=answer)",
+                "self._written_status = replace(self._written_status, suspects=suspects, ack=ack)",
             ),
         ),
         "elasticjob_sidecar.api_server.worker_record:WorkerRecord.rest": (
@@ -216,7 +216,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.link_monitor:LinkMonitor._is_suspected": (
             replace(
                 "a ping of long ago keeps members from saying that rank 0 is silent",
-                "self._asked >= since",
+                "self._pinged >= since",
                 "self._asked > -inf",
                 by="unit",
             ),
@@ -244,7 +244,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.link_monitor:LinkMonitor.hears_all": (
             omit("a watch is long while nobody tells of news that it misses", "not self.over", by="unit"),
         ),
-        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.suspected": (
+        "elasticjob_sidecar.membership.link_monitor:LinkMonitor.suspects": (
             omit("who has finished is suspected", "all(member not in members for members in finished)", by="unit"),
         ),
         "elasticjob_sidecar.api_server.job_watch:JobWatch.calm": (

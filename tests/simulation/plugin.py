@@ -16,7 +16,7 @@ from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Call, Calls, Tries, read_answer
 from elasticjob_torch.sidecar.errors import SidecarUnavailable
-from elasticjob_torch.sidecar.events import Links, Reopening, Stream
+from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 Told = Callable[[Call[Any], float, BaseException | None], None]  # of a call that ended: when it began, and how
@@ -136,7 +136,7 @@ class VirtualStream(Stream):
             writer.close()
 
     async def _read_all(self, reader: Reader) -> None:
-        lines, left = Links(), b""
+        lines, left = Lines(), b""
         while True:
             try:
                 async with asyncio.timeout(wire.SILENCE_SECONDS):

@@ -73,7 +73,7 @@ def _is_heard(world: World, job: Object) -> bool:
     Else the heartbeats tell."""
     agreed, pods = job["status"]["rendezvous"], _pods(world, job)
     records = [world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or {} for pod in pods]
-    answers = all(record.get("status", {}).get("answer") is not None for record in records)
+    answers = all(record.get("status", {}).get("ack") is not None for record in records)
     return agreed["phase"] == "Formed" and agreed.get("worldSize", 0) >= max(2, len(pods)) and answers
 
 

@@ -45,7 +45,7 @@ class StubSidecar:
         self.heard = asyncio.Event()
         self.round, self.phase, self.member, self.leaving, self.seen = 0, "", False, False, False
         self.complete = False
-        self.heartbeat = self.asked = self.answered = 0
+        self.heartbeat = self.pinged = self.acked = 0
 
     @property
     def formed(self) -> int:
@@ -60,7 +60,7 @@ class StubSidecar:
             await self._try(self._look)
             if self.wish != self._written:
                 await self._try(self._request)
-            if loop.time() - beaten >= BEAT_SECONDS or self.asked > self.answered:
+            if loop.time() - beaten >= BEAT_SECONDS or self.pinged > self.acked:
                 beaten = loop.time()
                 await self._try(self._beat)
             try:
@@ -129,12 +129,12 @@ class StubSidecar:
         return status < 300
 
     async def _beat(self) -> bool:
-        answer = self.asked
-        body = {"status": {"heartbeat": self.heartbeat + 1, "ack": answer or None}}
+        ack = self.pinged
+        body = {"status": {"heartbeat": self.heartbeat + 1, "ack": ack or None}}
         status, found = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
         if status < 300:
             self.heartbeat += 1
-            self.answered = answer
+            self.acked = ack
         if status == 404 or (status < 300 and not self._is_ours(found)):
             await self._establish()
         return status < 300
@@ -156,7 +156,7 @@ class StubSidecar:
         self.leaving = me in Members.read(agreed.get("leaving", ""))
         self.complete = agreed.get("outcome") == "Complete"
         if me in Members.read((ping := agreed.get("ping", {})).get("members", "")):
-            self.asked = ping["number"]
+            self.pinged = ping["number"]
         self.seen = True
         return True
 

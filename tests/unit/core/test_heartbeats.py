@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, RequestType, WorkerRequest
+from elasticjob.api import ElasticJobSpec
 from elasticjob.heartbeats import (
     ack_seconds,
     backstop_seconds,
@@ -88,13 +88,3 @@ async def test_in_a_job_that_becomes_small_it_beats_as_the_others_do() -> None:
         before = kube.count("status")
         await asyncio.sleep(5.1)
         assert kube.count("status") > before
-
-
-async def test_a_trainers_own_limit_is_kept() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    record.job_sized(4096, None)
-    record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause="Started", worker_lost_seconds=15))
-    async with running(record):
-        await asyncio.sleep(30)
-        assert kube.count("status") >= 5

@@ -234,8 +234,11 @@ async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pyt
 async def test_a_job_that_has_ended_is_left_alone_but_for_a_look_each_hour() -> None:
     """Its deletion may have fallen into a gap of the watch."""
     rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
-    made = reconciler(RecordedJob(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}))
-    assert [await made.reconcile(KEY) for _ in range(3)][-1] == 3600
+    recorded = RecordedJob(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}})
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    recorded.now += 2  # what the first step has counted is written
+    assert [await made.reconcile(KEY) for _ in range(2)][-1] == 3600
 
 
 async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,9 +396,9 @@ async def test_members_that_do_not_reach_each_other_are_told_once_and_stay() -> 
     for _ in range(60):
         await made.reconcile(KEY)
         recorded.now += 1
-        number = recorded.body["status"]["rendezvous"]["ping"]["number"]
+        number = recorded.body["status"]["rendezvous"].get("ping", {}).get("number", 0)
         for one in recorded.records:
-            made._cache.note_worker(one | {"status": one["status"] | {"answer": number}})
+            made._cache.note_worker(one | {"status": one["status"] | {"ack": number}})
     status = recorded.body["status"]
     assert (status["reason"], status["rendezvous"]["round"]) == ("NetworkFault", 5)
     (told,) = [one for one in status["conditions"] if one["type"] == "Connected"]

@@ -56,7 +56,7 @@ def suspects(pod: Pod) -> str:
 
 
 def answer(pod: Pod) -> int:
-    found: int = pod.record.get("status", {}).get("answer", 0)
+    found: int = pod.record.get("status", {}).get("ack", 0)
     return found
 
 

@@ -12,7 +12,7 @@ from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, Request, State, Worker
 from elasticjob.terms import Outcome, RequestType
 from elasticjob_operator.job.absent import waits_of
-from elasticjob_operator.job.sidecars import UNRESPONSIVE, marked, to_ask, troubles
+from elasticjob_operator.job.sidecars import NO_ANSWER, marked, to_ask, troubles
 from support.job_on_paper import JobOnPaper
 from support.operator_objects import job, pod
 from support.statuses import CLOCKS, FORMED, status
@@ -60,7 +60,7 @@ def test_those_that_are_not_ready_are_asked_first() -> None:
     [
         ({KEY: "its ElasticWorker cannot be written: x"}, False, "its ElasticWorker cannot be written: x"),
         ({KEY: "its ElasticWorker cannot be written: x"}, True, "its ElasticWorker cannot be written: x"),
-        ({KEY: None}, False, UNRESPONSIVE.format(port=27602)),
+        ({KEY: None}, False, NO_ANSWER.format(port=27602)),
         ({KEY: None}, True, None),  # nobody has said that anything is wrong with it
         ({KEY: ""}, False, None),
         ({}, False, None),

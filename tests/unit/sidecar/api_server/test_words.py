@@ -118,7 +118,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
         kube.lose["status"] = 1
         record.ack(7)
         await asyncio.sleep(1)
-        assert status(kube)["answer"] == 7
+        assert status(kube)["ack"] == 7
 
 
 async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
@@ -175,7 +175,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
         await asyncio.sleep(0.5)
         record.ack(7)
         await asyncio.sleep(1.2)
-        assert status(kube)["answer"] == 7
+        assert status(kube)["ack"] == 7
 
 
 async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pyt
         await asyncio.sleep(0.5)
         monkeypatch.setattr(kube, "get_worker", get_worker)
         await asyncio.sleep(0.6)
-        assert status(kube)["answer"] == 7
+        assert status(kube)["ack"] == 7
 
 
 async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon() -> None:
@@ -201,7 +201,7 @@ async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon
         kube.fail["status"] = [Denied("metadata", 403)]
         record.ack(7)
         await asyncio.sleep(0.2)
-        assert status(kube)["answer"] == 7
+        assert status(kube)["ack"] == 7
 
 
 async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_apart() -> None:
@@ -263,7 +263,7 @@ async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
         await asyncio.sleep(1)
     async with running(record := pinged(kube)):
         await record.written()
-        await at_once(kube, suspects=None, answer=None)
+        await at_once(kube, suspects=None, ack=None)
 
 
 async def test_a_record_that_is_made_anew_says_it_again() -> None:
@@ -276,7 +276,7 @@ async def test_a_record_that_is_made_anew_says_it_again() -> None:
         record.suspect(TWO)
         await asyncio.sleep(6)
         said = status(kube)
-        assert (said["answer"], said["suspects"], said["imports"]) == (7, "1-2/a.0", "torch")
+        assert (said["ack"], said["suspects"], said["imports"]) == (7, "1-2/a.0", "torch")
 
 
 async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> None:

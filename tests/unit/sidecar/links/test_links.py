@@ -157,11 +157,6 @@ async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: TwoS
     await until(lambda: not (zero.sidecar.links._past or one.sidecar.links._past))
 
 
-async def test_an_operator_that_does_not_ping_has_none(formed: TwoSidecars) -> None:
-    formed.job("Formed", 1, *formed.workers)
-    await until(lambda: not any(map(open_links, formed.workers)))
-
-
 # --- suspicion
 
 
@@ -235,20 +230,20 @@ class Way:
 async def test_who_is_asked_answers(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     form(formed, number=3, members=name(one))
-    await until(lambda: status(formed, one).get("answer") == 3)
+    await until(lambda: status(formed, one).get("ack") == 3)
     form(formed, number=4, members=f"{name(zero)} {name(one)}")
-    await until(lambda: [status(formed, worker).get("answer") for worker in formed.workers] == [4, 4])
+    await until(lambda: [status(formed, worker).get("ack") for worker in formed.workers] == [4, 4])
     assert [worker.sidecar.metrics.acks._value.get() for worker in formed.workers] == [1, 2]
 
 
 async def test_who_is_not_asked_writes_nothing(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     form(formed, number=3, members=name(one))
-    await until(lambda: status(formed, one).get("answer") == 3)
+    await until(lambda: status(formed, one).get("ack") == 3)
     assert zero.machine.job is not None
     assert zero.machine.job.ping is not None
     assert zero.machine.job.ping.number == 3
-    assert not status(formed, zero).get("answer")
+    assert not status(formed, zero).get("ack")
 
 
 # --- who may have one

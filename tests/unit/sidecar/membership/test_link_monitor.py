@@ -30,7 +30,7 @@ class Watch:
         self.misses = 0
 
     def run(self, seconds: float, *heard: int) -> None:
-        """`heard` give signs all the while."""
+        """`heard` beat all the while."""
         for _ in range(round(seconds / LOOK_SECONDS)):
             self.now += LOOK_SECONDS
             for index in heard:
@@ -99,7 +99,7 @@ def test_a_line_that_lives_again_ends_the_suspicion_but_does_not_flap() -> None:
 
 @pytest.mark.parametrize("rank", [0, 1, 1023])
 @pytest.mark.parametrize("stopped", [3.0, 3600.0])
-def test_who_was_stopped_suspicion_nobody_for_it_and_asks_nobody(stopped: float, rank: int) -> None:
+def test_who_was_stopped_suspects_nobody_for_it_and_asks_nobody(stopped: float, rank: int) -> None:
     watch, others = Watch(rank, workers=1024), range(1, 1024) if rank == 0 else [0]
     watch.run(10, *others)
     watch.now += stopped
@@ -110,7 +110,7 @@ def test_who_was_stopped_suspicion_nobody_for_it_and_asks_nobody(stopped: float,
     assert watch.misses == 0
 
 
-def test_who_is_stopped_now_and_then_suspicion_yet() -> None:
+def test_who_is_stopped_now_and_then_suspects_yet() -> None:
     """A busy machine: its looks come late, each of them."""
     watch = Watch(rank=0)
     watch.run(10, 1, 2, 3)
@@ -270,7 +270,7 @@ def standing(me: int, **status: object) -> Standing:
     return Standing(of(me), Mode.HANDED, job, 0, 0, None, None)
 
 
-def test_the_round_that_stands_has_lines() -> None:
+def test_the_round_that_stands_has_links() -> None:
     members = Members(map(of, range(3)))
     assert group_of(standing(1), None) == Group(3, 1, members, "10.0.0.7:27601/00")
     assert group_of(standing(1, phase="Closed", outcome="Closed"), None) is not None
@@ -285,8 +285,8 @@ def test_the_last_one_keeps_them_while_the_next_forms() -> None:
 
 @pytest.mark.parametrize(
     "status",
-    [{"round": 5}, {"round": 4, "ping": None}, {"round": 4, "phase": "Formed", "participants": "0/a.0"}],
-    ids=["one between was not seen", "an operator that does not ping", "without this worker"],
+    [{"round": 5}, {"round": 4, "phase": "Formed", "participants": "0/a.0"}],
+    ids=["one between was not seen", "without this worker"],
 )
 def test_the_last_one_keeps_them_no_longer(status: dict[str, object]) -> None:
     before = group_of(standing(1), None)
@@ -295,31 +295,31 @@ def test_the_last_one_keeps_them_no_longer(status: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     "status",
-    [{"phase": "Forming"}, {"participants": "0/a.0"}, {"participants": "0-2/b.0"}, {"ping": None}],
-    ids=["no round", "alone", "without this worker", "an operator that does not ping"],
+    [{"phase": "Forming"}, {"participants": "0/a.0"}, {"participants": "0-2/b.0"}],
+    ids=["no round", "alone", "without this worker"],
 )
-def test_no_lines(status: dict[str, object]) -> None:
+def test_no_links(status: dict[str, object]) -> None:
     assert group_of(standing(0, **status), None) is None
 
 
-def test_a_job_that_is_not_known_has_no_lines() -> None:
+def test_a_job_that_is_not_known_has_no_links() -> None:
     assert group_of(standing(0)._replace(job=None), None) is None
 
 
-def test_the_ping_that_asks_this_worker() -> None:
-    asked = standing(1, ping={"number": 4, "members": "0-1/a.0"})
-    assert asked.asked == 4
-    assert asked._replace(me=of(2)).asked is None
-    assert standing(1).asked is None
+def test_the_ping_that_names_this_worker() -> None:
+    pinged = standing(1, ping={"number": 4, "members": "0-1/a.0"})
+    assert pinged.pinged == 4
+    assert pinged._replace(me=of(2)).pinged is None
+    assert standing(1).pinged is None
 
 
 # --- times
 
 
 @pytest.mark.parametrize("workers", [2, 128, 256, 1024, 4096])
-def test_a_silence_is_some_signs_and_a_stop_of_a_moment_none(workers: int) -> None:
+def test_a_silence_is_some_heartbeats_and_a_stop_of_a_moment_none(workers: int) -> None:
     times = times_of(workers, None)
-    assert times.suspicion >= 2 * times.sign
+    assert times.suspicion >= 2 * times.heartbeat
     assert times.earliest < times.latest
 
 
