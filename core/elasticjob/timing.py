@@ -58,7 +58,7 @@ class RendezvousSpec(Model):
     )
     worker_lost_seconds: WorkerLost | None = Field(
         None,
-        description="A worker that gives no sign of life for this long is lost and replaced: half of it until others "
+        description="A worker that sends no heartbeat for this long is lost and replaced: half of it until others "
         "suspect it, half for its ack once the operator pings it. A worker that is pinged for another reason has all "
         "of it for the ack. Without it 4 seconds, in a group of 1,024 "
         "workers 4.4. At least 4: with less, a sidecar would be lost that stands still for three seconds, as on a busy "

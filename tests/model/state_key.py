@@ -29,7 +29,7 @@ must_know(
     Clocks,
     "opened formed min_reached all_running all_spoke newcomer settled beats pings leaving invalid failures finishing",
 )
-must_know(Pinged, "number since counting answered lived alone silent")
+must_know(Pinged, "number since counting acked lived alone unheard")
 must_know(Failures, "in_a_row before_any_round since why")
 must_know(Finishing, "crashes since")
 must_know(
@@ -40,7 +40,7 @@ must_know(
 must_know(
     Spec,
     "replicas spares min_replicas max_restarts suspend restarted_at deadline last_call join_timeout start_timeout "
-    "rejoin worker_lost silence restart_reset finish starts_torchrun sizes rank_order",
+    "rejoin worker_lost heartbeat_timeout restart_reset finish starts_torchrun sizes rank_order",
 )
 
 
