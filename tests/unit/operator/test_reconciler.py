@@ -231,10 +231,11 @@ async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pyt
     assert await made.reconcile(KEY) is None
 
 
-async def test_a_job_that_has_ended_is_left_alone_but_for_a_look_each_hour() -> None:
+async def test_a_job_that_has_ended_is_left_alone_but_for_a_look_each_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deletion may have fallen into a gap of the watch."""
     rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
     recorded = RecordedJob(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}})
+    monkeypatch.setattr(status_writer, "time", SimpleNamespace(monotonic=lambda: recorded.now))
     made = reconciler(recorded)
     await made.reconcile(KEY)
     recorded.now += 2  # what the first step has counted is written
