@@ -43,7 +43,7 @@ from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
-from elasticjob_torch.agent.parking import never_parks
+from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping, Sequence
 
-    from elasticjob_torch.agent.parking import Parking, SwitchOn
+    from elasticjob_torch.agent.prestarting import Prestarting, SwitchOn
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +74,11 @@ _KILLED = 137  # the exit code of whom SIGKILL has ended
 # torch counts this agent's own failures in it, and names folders of logs by it: those of an earlier round of the same
 # number would be deleted.
 _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-_PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
+_PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
-def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_parks) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; ``switch_on`` begins to park processes, where the job wants that.
+def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; ``switch_on`` begins to prestart processes, where the job wants that.
 
     Raises:
         SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
@@ -121,7 +121,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self,
         settings: Settings,
         membership: Membership,
-        warm: Parking | None = None,
+        warm: Prestarting | None = None,
         inherited: HandedOn | None = None,
     ) -> None:
         self._settings = settings
@@ -168,7 +168,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         self._leftovers.begin()
-        self._await_parked()
+        self._await_prestarted()
         while True:
             self._drop_store()
             handed = self._join()
@@ -252,10 +252,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             self._inherited.end()
         return recorded
 
-    def _await_parked(self) -> None:
+    def _await_prestarted(self) -> None:
         """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
-        give_up = time.monotonic() + _PARKED_SECONDS
+        give_up = time.monotonic() + _PRESTARTED_SECONDS
         if warm is None or warm.is_ready() or not self._trains(give_up):
             return
         began = time.monotonic()

@@ -2,8 +2,8 @@
 
 torch ends the process group of each training process. A child in a session of its own lives on, such as a server that
 a script has started: it keeps its port, and what it holds of a GPU. So each start has an id in its environment, which
-every descendant inherits. The id is none of the round: a parked process is started in one round and trains in a later
-one.
+every descendant inherits. The id is none of the round: a prestarted process is started in one round and trains in a
+later one.
 Processes without an id are the agent's own helpers, and are left alone.
 """
 
@@ -33,7 +33,7 @@ class Leftovers:
     """Of the agent that this process is.
 
     Args:
-        living: asked for the ids of those starts whose processes are to live on; of parked ones, that is.
+        living: asked for the ids of those starts whose processes are to live on; of prestarted ones, that is.
         within: how many seconds the others have to end at SIGTERM.
     """
 
@@ -73,5 +73,5 @@ class Leftovers:
         for pid, started in others_that_live() if mark else ():
             if variable_of(pid, MARK) == mark and (start := variable_of(pid, START)):
                 found[pid] = started, start
-        living = self._living()  # after the look: one that is parked meanwhile is among them
+        living = self._living()  # after the look: one that is prestarted meanwhile is among them
         return {pid: started for pid, (started, start) in found.items() if start not in living}

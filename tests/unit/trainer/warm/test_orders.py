@@ -1,4 +1,4 @@
-"""What agent and parked process say to each other, and when a parked one may stand for an ordinary start."""
+"""What agent and prestarted process say to each other, and when a prestarted one may stand for an ordinary start."""
 
 import pytest
 
