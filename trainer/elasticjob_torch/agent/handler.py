@@ -29,7 +29,6 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.failures import Failure, Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -47,6 +46,7 @@ from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
@@ -255,18 +255,18 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def _await_prestarted(self) -> None:
         """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
-        give_up = time.monotonic() + _PRESTARTED_SECONDS
-        if warm is None or warm.is_ready() or not self._trains(give_up):
+        deadline = time.monotonic() + _PRESTARTED_SECONDS
+        if warm is None or warm.is_ready() or not self._trains(deadline):
             return
         began = time.monotonic()
         log.info("a round is formed: it trains on while this worker's processes import")
-        while not warm.is_ready() and self._trains(give_up) and time.monotonic() < give_up:
+        while not warm.is_ready() and self._trains(deadline) and time.monotonic() < deadline:
             self.await_news(0.05, ())
         log.info("asking for the next round, after %.1f s", time.monotonic() - began)
 
-    def _trains(self, give_up: float) -> bool:
+    def _trains(self, deadline: float) -> bool:
         """Say whether a round is formed, once the sidecar has told; that takes an instant."""
-        while self._membership.view is None and time.monotonic() < give_up:
+        while self._membership.view is None and time.monotonic() < deadline:
             self.await_news(0.05, ())
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED

@@ -139,8 +139,8 @@ def zombies():
     return children("Z")
 
 def look_until(met):
-    give_up = time.monotonic() + 60
-    while not met() and time.monotonic() < give_up:
+    deadline = time.monotonic() + 60
+    while not met() and time.monotonic() < deadline:
         reaper.look()
         time.sleep(0.01)
 

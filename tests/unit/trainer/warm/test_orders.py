@@ -2,7 +2,7 @@
 
 import pytest
 
-from elasticjob_torch.warm.orders import EVERY, Read, decode, encode, merged, invalidated, unforeseen
+from elasticjob_torch.warm.orders import EVERY, Read, decode, encode, invalidated, merged, unforeseen
 
 STARTED = {"HOME": "/root", "RANK": "1", "LOCAL_RANK": "0"}
 
