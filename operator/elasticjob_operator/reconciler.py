@@ -236,7 +236,7 @@ class Reconciler:
         bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
         new = () if memory.template.problem or report.allowance.unknown else new
-        spares = roster_of(bounds, state, workers).owed_spares if new else ()
+        spares = roster_of(bounds, state, workers).missing_spares if new else ()
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
         new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))

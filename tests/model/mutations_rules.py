@@ -63,7 +63,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.decide:_send_away": (
             replace(
-                "excess workers are given up without being told to leave",
+                "surplus workers are given up without being told to leave",
                 "worker.member is not None",
                 "worker.member is None",
                 by="composed",

@@ -95,7 +95,7 @@ def give_up_lost(step: Step) -> None:
         step.give_up_lost(lost)
 
 
-def send_away_excess(step: Step) -> None:
+def send_away_surplus(step: Step) -> None:
     """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
 
     What is wanted later gets a new pod, but not over and over where each comes to a node that is about to go (rule 16).
@@ -104,10 +104,10 @@ def send_away_excess(step: Step) -> None:
 
 
 def _send_away(step: Step, roster: Roster) -> None:
-    for worker in roster.excess:
+    for worker in roster.surplus:
         step.give_up(worker.index, worker.replacement)
         is_put_off = worker.draining and not worker.outdated and worker.member not in step.state.participants
-        if is_put_off and worker.index in (*roster.owed, *roster.owed_spares):
+        if is_put_off and worker.index in (*roster.missing, *roster.missing_spares):
             step.put_off(worker.index, "it came to a node that is about to go", was_member=False, ignored=True)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
@@ -177,8 +177,8 @@ def reopen_round(step: Step) -> None:
         return
     roster = step.roster
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
-    relieved = _would_relieve(step) if newcomers and any(one.draining for one in step.workers) else ()
-    grows = relieved or _would_grow(step, newcomers)
+    replaced = _would_take_over(step) if newcomers and any(one.draining for one in step.workers) else ()
+    grows = replaced or _would_grow(step, newcomers)
     restarts = step.spec.restarted_at not in ("", state.restarted_at)
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
     if about_to_end or not (grows or restarts):
@@ -186,20 +186,20 @@ def reopen_round(step: Step) -> None:
         return
     since = now if state.clocks.newcomer is None else state.clocks.newcomer
     step.clock(newcomer=since)
-    coming = [worker for worker in roster.missing if worker.member not in state.participants]
-    arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
+    coming = [worker for worker in roster.awaited if worker.member not in state.participants]
+    arrived = not roster.missing and all(worker.pod in STUCK for worker in coming)
     if not (restarts or arrived) and now - since < last_call(step.spec, newcomers):
         return
-    why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, relieved)
+    why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, replaced)
     step.open_round(ROUND_REOPENED, *why)
     step.set(planned=True)
     _send_away(step, _reopened(step, step.state))  # who makes room learns at once that it is to leave
 
 
-def _would_relieve(step: Step) -> tuple[Worker, ...]:
+def _would_take_over(step: Step) -> tuple[Worker, ...]:
     """The members in whose places others would come in the next round."""
     after = _reopened(step, moved(step.state, ROUND_REOPENED))
-    return tuple(worker for worker in after.excess if worker.member in step.state.participants)
+    return tuple(worker for worker in after.surplus if worker.member in step.state.participants)
 
 
 def _reopened(step: Step, state: State) -> Roster:
@@ -321,7 +321,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     endings.fail_unfinished,
     endings.end_stage,
     endings.fail_overdue,
-    send_away_excess,
+    send_away_surplus,
     endings.close_on_request,
     break_round,
     explain_failure,

@@ -624,7 +624,7 @@ async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
 TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tolerations": [{"operator": "Exists"}]}
 
 
-@pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["relieved", "tolerated"])
+@pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["replaced", "tolerated"])
 async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
     recorded = there(2, **spec)
     recorded.nodes_there = [CORDONED]
