@@ -21,11 +21,13 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """`kept` and `missing` are the wanted workers: those with a pod (members of the last round first, in rank order), and
-    the indices that still need one. Some of the kept have `joined` for the next round, and the others are `missing`.
-    While a round stands they are more than have places by as many members as are to be replaced: their nodes drain.
-    `spares` have a pod and no place, and `missing_spares` still need a pod. `surplus` has no room in either, or is
-    outdated."""
+    """How the slots of the next round are given out.
+
+    The wanted workers are `kept`, which have a pod (members of the last round first, in rank order), and `missing`, the
+    indices that need one. Of the kept some have `joined` for the next round, and the others are `awaited`. While a round
+    stands there may be more of them than slots, by one for each member whose node drains. `spares` have a pod and no
+    slot, and `missing_spares` need a pod. `surplus` workers have neither slot nor use as a spare, or are outdated.
+    """
 
     kept: tuple[Worker, ...] = ()
     missing: tuple[int, ...] = ()

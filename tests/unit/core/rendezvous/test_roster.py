@@ -19,7 +19,7 @@ LONGEST_ID, LONGEST_NUMBER = "f" * 32, 10**15 - 1
 
 def missing_of(spec: Spec, state: State, workers: tuple[Worker, ...]) -> tuple[int, ...]:
     roster = roster_of(spec, state, workers)
-    return (*roster.awaited, *roster.missing_spares)
+    return (*roster.missing, *roster.missing_spares)
 
 
 def formed(size: int, members: tuple[Member, ...], done: tuple[Member, ...] = ()) -> State:
