@@ -122,10 +122,10 @@ class RendezvousStatus(Model):
         description="The first rule of spec.podFailurePolicy that matches what failed in the last formed round, while "
         "that is not judged.",
     )
-    given_up: MembersField = Field(
+    replaced: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
+        description="Members of the last formed round whose pods were replaced meanwhile for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(

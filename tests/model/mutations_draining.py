@@ -128,12 +128,12 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.actions.grants:Grants.give": (
+        "elasticjob_operator.actions.access:Access.give": (
             replace(
                 "draining: the budget stays as it is until it is looked at again",
                 "asked == self._asked",
                 "asked[0] == self._asked[0]",
-                by="operator grants",
+                by="operator access",
             ),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_node": (

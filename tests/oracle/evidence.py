@@ -30,7 +30,7 @@ class Step:
     """One call of `decide`: what it was given, and its answer.
 
     `room` is how many workers have a place. `kept` are the wanted workers and the spares that have a pod: what was lost
-    or had no room is given up by the end of the step.
+    or had no room is replaced by the end of the step.
     """
 
     def __init__(self, spec: Spec, before: State, workers: tuple[Worker, ...], decision: Decision) -> None:
@@ -283,7 +283,7 @@ class Step:
         if {worker.member for worker in self.workers if worker.cut_off}.intersection(self.before.participants):
             return True
         before, after = self.before, self.after
-        known = [m for m in before.participants if m.index not in after.done and m not in before.given_up]
+        known = [m for m in before.participants if m.index not in after.done and m not in before.replaced]
         had, has = self.current(before), self.current(after)
         for member in known:
             worker = had.get(member.index)

@@ -13,7 +13,7 @@ from elasticjob.rendezvous import barrier, endings, failure_detector, policy, st
 from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
+from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_unnotified
 from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted, why_told
 from elasticjob.rendezvous.roster import (
@@ -88,11 +88,11 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
     return worker.invalid != "" or lacks_last_word(state, worker)
 
 
-def give_up_lost(step: Step) -> None:
+def replace_lost(step: Step) -> None:
     """A worker that is gone, going, failed, hung or long invalid, or that does not ack while another does, is lost:
-    its pod is given up, for good (rule 5)."""
+    its pod is replaced, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
-        step.give_up_lost(lost)
+        step.replace_lost(lost)
 
 
 def send_away_surplus(step: Step) -> None:
@@ -105,7 +105,7 @@ def send_away_surplus(step: Step) -> None:
 
 def _send_away(step: Step, roster: Roster) -> None:
     for worker in roster.surplus:
-        step.give_up(worker.index, worker.replacement)
+        step.replace_pod(worker.index, worker.replacement)
         is_put_off = worker.draining and not worker.outdated and worker.member not in step.state.participants
         if is_put_off and worker.index in (*roster.missing, *roster.missing_spares):
             step.put_off(worker.index, "it came to a node that is about to go", was_member=False, ignored=True)
@@ -147,11 +147,11 @@ def explain_failure(step: Step) -> None:
     if not state.failure:
         return
     if explained(state, step.workers, step.lost):
-        step.set(failure="", given_up=())
+        step.set(failure="", replaced=())
         return
     present = {worker.member for worker in step.current.values()}
     away = (member for member in state.participants if member not in present and member.index not in state.done)
-    step.set(given_up=tuple(away))
+    step.set(replaced=tuple(away))
 
 
 def name_cause(step: Step) -> None:
@@ -213,8 +213,8 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
 
 
 def hurry_after_loss(step: Step) -> None:
-    """A planned end is planned no more when a member stops untold: the others would wait for it (rule 7)."""
-    if step.state.planned and stopped_untold(step.state, step.workers):
+    """A planned end is planned no more when a member stops without notice: the others would wait for it (rule 7)."""
+    if step.state.planned and stopped_unnotified(step.state, step.workers):
         step.set(planned=False)
 
 
@@ -317,7 +317,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     note_heartbeats,
     note_acks,
     note_invalid,
-    give_up_lost,
+    replace_lost,
     endings.fail_unfinished,
     endings.end_stage,
     endings.fail_overdue,

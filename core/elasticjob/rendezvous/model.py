@@ -222,11 +222,11 @@ class State:
     """The agreed state, as it is kept in an ElasticJob's status, and the clocks beside it.
 
     `participants` are the last formed round's, in rank order, and `replicas` and `restarted_at` what the spec said
-    then. `replacements` holds, by index, the number of the one pod that counts: those before it were given up, later
+    then. `replacements` holds, by index, the number of the one pod that counts: those before it were replaced, later
     ones nobody has made.
 
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
-    group forms again. `matched` is what the job's policy says of it. `given_up` are the members that were given up
+    group forms again. `matched` is what the job's policy says of it. `replaced` are the members that were given up
     meanwhile for a cause that does not explain it.
 
     `waiting` and `spares` count who has joined and is no member: those that have a place, and those that have none.
@@ -262,7 +262,7 @@ class State:
     restarts: int = 0
     failure: str = ""
     matched: Matched | None = None
-    given_up: tuple[Member, ...] = ()
+    replaced: tuple[Member, ...] = ()
     planned: bool = False
     waiting: int = 0
     spares: int = 0

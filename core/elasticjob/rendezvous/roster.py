@@ -1,4 +1,4 @@
-"""Who counts: the workers that have a place, the spares, those still waited for, and those that are given up.
+"""Who counts: the workers that have a place, the spares, those still waited for, and those that are replaced.
 
 Everything here is derived from spec, state and workers at the moment of asking; nothing is decided.
 """
