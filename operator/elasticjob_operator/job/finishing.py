@@ -54,7 +54,7 @@ def finishing_of(
         sentence=_sentence(spec, before, state, waited, now) if waited else "",
         failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
         crashes={one: worker.crashes for one, worker in there.items()},
-        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True) for one in fresh),
+        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
     )
 
 
