@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import TRANSITIONS
+from elasticjob.blockers import Admitted
 from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
@@ -32,6 +33,7 @@ from elasticjob.fields import (
     SmallCount,
     Stage,
 )
+from elasticjob.history import NodeFailures, RoundRecord
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec
@@ -42,16 +44,15 @@ from elasticjob.status import (
     ElasticJobStatus,
     LeaseIdentity,
     MatchedRule,
-    NodeFailures,
     Progress,
     RendezvousStatus,
-    RoundRecord,
 )
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 from elasticjob.timing import RendezvousSpec
 
 __all__ = [
     "Active",
+    "Admitted",
     "AvoidNodesSpec",
     "Cause",
     "Challenge",

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from elasticjob.agreed import rendezvous_spec, state_of
+from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of, template_hash
 from elasticjob.reading import Pod, Record
@@ -141,7 +141,7 @@ class Look:
     @property
     def awaited_size(self) -> int | None:
         """The next larger size, where the newcomers are too few for it and `spec.sizes` allows none between."""
-        bounds, state = rendezvous_spec(self.spec), state_of(self.status, NO_CLOCKS)
+        bounds, state = rendezvous_spec(limited(self.spec, self.status.admitted)), state_of(self.status, NO_CLOCKS)
         members = len(state.participants)
         if state.done or largest_size(bounds, state, members + len(self.newcomers)) > members:
             return None
@@ -204,7 +204,7 @@ def look(scene: Scene) -> Look:
             f"{first['msg']}): use the version of elasticjob-cli that the operator has"
         ) from error
     views = {view.index: view for view in _views(scene, spec, status)}
-    bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
+    bounds, state = rendezvous_spec(limited(spec, status.admitted)), state_of(status, NO_CLOCKS)
     workers = [view.worker for view in views.values() if view.worker is not None]
     roster = roster_of(bounds, state, workers)
     failed = (one.why for one in breaks(state, workers, {}) if one.counted)
@@ -235,7 +235,7 @@ def look(scene: Scene) -> Look:
             *without_pod(roster.owed_spares, spare=True),
         ),
         joined=tuple(views[index] for index in sorted(joined)),
-        wanted=roster.wanted,
+        wanted=roster.wanted if bounds.suspend is spec.suspend else max(0, spec.replicas - len(state.done)),
         least=min_members(bounds, state),
         last_call=last_call(bounds, roster.joined),
         broken=next(failed, "") if state.phase is RendezvousPhase.FORMED else "",

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec
+from elasticjob.agreed import limited, rendezvous_spec
+from elasticjob.api import Admitted, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading.waits import Reason, Wait
@@ -101,13 +101,17 @@ class Allowance(NamedTuple):
     told: str = ""
     unknown: bool = False
 
+    def admitted(self, spec: ElasticJobSpec) -> Admitted | None:
+        """As the status says it; None where all of `spec` may run."""
+        if self.suspends:
+            return Admitted(replicas=0)
+        if self.replicas is None or (self.replicas, self.spares) == (spec.replicas, spec.spare_replicas):
+            return None
+        return Admitted(replicas=self.replicas, spares=self.spares)
+
     def of(self, spec: ElasticJobSpec) -> ElasticJobSpec:
         """The spec that the rendezvous is held to."""
-        if self.suspends:
-            return spec.model_copy(update={"suspend": True})
-        if self.replicas is None:
-            return spec
-        return spec.model_copy(update={"replicas": self.replicas, "spare_replicas": self.spares})
+        return limited(spec, self.admitted(spec))
 
 
 UNLIMITED = Allowance()
