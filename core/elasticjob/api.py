@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import TRANSITIONS
-from elasticjob.blockers import Admitted
+from elasticjob.blockers import Admitted, Blocker
 from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
@@ -54,6 +54,7 @@ __all__ = [
     "Active",
     "Admitted",
     "AvoidNodesSpec",
+    "Blocker",
     "Cause",
     "Challenge",
     "Condition",

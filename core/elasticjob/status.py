@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from elasticjob.blockers import Admitted
+from elasticjob.blockers import MAX_BLOCKERS, Admitted, Blocker
 from elasticjob.failure_policy import MAX_RULES
 from elasticjob.fields import (
     MAX_CONDITIONS,
@@ -229,6 +229,13 @@ class ElasticJobStatus(Model):
         "waited for containers that go on after success, Finishing; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    blockers: tuple[Blocker, ...] = Field(
+        (),
+        exclude_if=is_empty,
+        description="What keeps the job from its full size, the worst first, as `kubectl elasticjob why` tells it: at "
+        "most 16 causes, and one of the reason OtherBlockers that counts the rest. Absent where there is nothing.",
+        json_schema_extra={"maxItems": MAX_BLOCKERS + 1, "x-kubernetes-list-type": "atomic"},
     )
     replicas: SmallCount = Field(
         0, description="Worker pods that exist and are not on their way out, without the spares."

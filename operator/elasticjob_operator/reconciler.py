@@ -148,7 +148,7 @@ class Reconciler:
             decision=decision,
             before=before,
             problem=memory.template.problem,
-            refusal=memory.grants.problem or memory.pods.refusal,
+            refusal=memory.grants.refusal or memory.pods.refusal,
             term=self._leadership.term,
             lease=self._leadership.lease,
             now=wall_clock,

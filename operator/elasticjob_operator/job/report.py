@@ -14,6 +14,7 @@ from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
+from elasticjob_operator.job.refusals import Refusal
 from elasticjob_operator.job.sidecars import Asked
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
@@ -32,7 +33,7 @@ class Report(NamedTuple):
     decision: Decision
     before: ElasticJobStatus
     problem: str | None
-    refusal: str | None
+    refusal: Refusal | None
     term: int
     now: str
     progress: Progress | None = None
