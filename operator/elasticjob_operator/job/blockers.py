@@ -112,8 +112,7 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
 
 def _without_quota(report: Report) -> Blocker:
     """Of a gang: those that have none, whichever these will be."""
-    allowance, spec = report.allowance, report.spec
-    admitted = allowance.admitted(spec)
+    allowance, spec, admitted = report.allowance, report.spec, report.admitted
     wanted, have = spec.replicas + spec.spare_replicas, admitted.replicas + admitted.spares if admitted else 0
     queue = (report.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     blocker = _made(

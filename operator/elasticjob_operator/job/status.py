@@ -74,7 +74,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         ),
         replacements=dict(state.replacements),
         draining=dict(one.pod_key for one in current(state, report.workers).values() if one.draining),
-        admitted=report.allowance.admitted(report.spec),
+        admitted=report.admitted,
         progress=report.progress,
         node_failures=report.node_failures,
         history=_history(report),

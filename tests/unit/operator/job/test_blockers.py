@@ -90,6 +90,14 @@ def test_workers_without_quota_are_counted_though_nobody_knows_which_they_will_b
     assert (some.count, none.count, some.workers) == (2, 5, ())
 
 
+def test_what_is_said_of_quota_stays_while_nobody_can_see_it() -> None:
+    """Else each pod that comes or goes would be another status."""
+    spec = {"replicas": 4, "maxReplicas": 4}
+    before = status(FORMED, spec=spec, allowance=Allowance(3))
+    assert status(FORMED, before, spec=spec, allowance=Allowance(2, unknown=True)).admitted == before.admitted
+    assert status(FORMED, before, spec=spec, allowance=Allowance(4)).admitted is None
+
+
 def test_records_that_make_no_sense_are_told_by_what_is_wrong() -> None:
     workers = tuple(Worker(index=index, invalid="spec.id is no id" if index < 2 else "spec.job") for index in range(4))
     assert names(status(FORMING, workers=workers)) == [("InvalidRecord", (0, 1)), ("InvalidRecord", (2, 3))]
