@@ -7,11 +7,13 @@ waits for.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from pydantic import ValidationError
 
 from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
+from elasticjob.blockers import NETWORK_FAULT
 from elasticjob.pods import pod_key_of, template_hash
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among
@@ -126,6 +128,12 @@ class Look:
     def cut_off(self) -> str:
         """Which members of the round that stands do not reach rank 0, as the operator tells; empty where all do."""
         return (self.message_of("Connected", "False") or "") if self.trains else ""
+
+    @property
+    def cut_off_workers(self) -> frozenset[int]:
+        """Their indices."""
+        kept = (one.workers for one in self.status.blockers if one.reason == NETWORK_FAULT)
+        return frozenset(chain.from_iterable(kept)) if self.trains else frozenset()
 
     @property
     def is_full(self) -> bool:

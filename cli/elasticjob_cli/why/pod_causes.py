@@ -1,32 +1,23 @@
 """Tests of one missing worker: each gives what Kubernetes says of its cause, or None where that is not the cause."""
 
-import re
-
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import CRASHES, NEVER_RAN, SIDECAR
+from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
 from elasticjob.reading import Container
 from elasticjob.reading.container import Fault
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import Cause, Loss, RequestType
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.worker import WorkerView
 
-# what registries and container runtimes say of credentials
-NO_ENTRY = re.compile(
-    r"\b401\b|\b403\b|unauthorized|forbidden|access denied|denied:|authentication required|authorization failed|"
-    r"no basic auth credentials",
-    re.IGNORECASE,
-)
-BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
 NAMED = 3
 SIDECAR_STARTS_SECONDS = 10.0
-STORELESS = "did not serve the round's store"
 
 
 def invalid_record(worker: WorkerView, look: Look) -> str | None:
@@ -36,15 +27,18 @@ def invalid_record(worker: WorkerView, look: Look) -> str | None:
 
 
 def held_back_storeless(worker: WorkerView, look: Look) -> str | None:
-    why = held_back(worker, look)
-    return why if why and STORELESS in why else None
+    """Rank 0 of the round that has ended by that."""
+    agreed = look.status.rendezvous
+    was_rank_0 = bool(agreed.participants) and agreed.participants[0].index == worker.index
+    return held_back(worker, look) if was_rank_0 and agreed.cause == Loss.STORE_NOT_READY else None
 
 
 def held_back(worker: WorkerView, look: Look) -> str | None:
+    """As the operator tells of this worker, which it knows by its pods of before."""
     if worker.pod is not None:
         return None
-    told = BACK_OFF.search(look.message_of("Rendezvoused", "False") or look.message_of("Rendezvoused", "True") or "")
-    return f"{told[1]} times in a row: {told[2]}" if told else None
+    kept = (one for one in look.status.blockers if one.reason == Reason.POD_BACK_OFF and worker.index in one.workers)
+    return next((said(one.message) for one in kept), None)
 
 
 def no_pod(worker: WorkerView, look: Look) -> str | None:

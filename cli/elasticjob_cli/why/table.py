@@ -160,6 +160,14 @@ OF_JOB = (
         "drain.graceSeconds at most.",
         covers=False,
     ),
+    JobRow(
+        Cause.DRAIN_GRACE_OVER,
+        job.drain_grace_over,
+        "A drain has waited for long enough: {said}.",
+        "Where replacements take longer, raise `drain.graceSeconds`.",
+        covers=False,
+    ),
+    JobRow(Cause.BUDGET_REFUSED, job.budget_refused, "Its PodDisruptionBudget cannot be had: {said}.", covers=False),
 )
 
 OF_WORKER = (
@@ -172,13 +180,13 @@ OF_WORKER = (
     WorkerRow(
         Cause.STORELESS,
         pod.held_back_storeless,
-        "whose pod{s} failed {said}",
+        "which {have} no pod: {said}",
         "As rank 0 it served no store: see its log. Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(
         Cause.BACK_OFF,
         pod.held_back,
-        "whose pod{s} failed {said}",
+        "which {have} no pod: {said}",
         "Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),

@@ -106,9 +106,9 @@ class Gang:
         found = quota.allowance(spec, state, quota.there_of(workers), shares)
         if not (found.unknown or found.told):
             return found
-        trouble, lately = self._unseen or self._refused, self._lately()
-        told = "; ".join(filter(None, (found.told, trouble.why if trouble else lately)))
-        is_fault = trouble.is_fault if trouble else bool(lately) or self._is_refused()
+        trouble, before = self._unseen or self._refused, self._lately()
+        told = "; ".join(filter(None, (found.told, trouble.why if trouble else before)))
+        is_fault = trouble.is_fault if trouble else bool(before) or self._is_refused()
         return found._replace(told=told, refused=found.refused or is_fault)
 
     def _lately(self) -> str:

@@ -7,7 +7,14 @@ small however many workers wait and whatever is said of each.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from elasticjob.api import Blocker
-from elasticjob.blockers import MAX_BLOCKERS, OTHERS
+from elasticjob.blockers import (
+    BUDGET_REFUSED,
+    CONTAINER_FAILED,
+    DRAIN_GRACE_OVER,
+    MAX_BLOCKERS,
+    NETWORK_FAULT,
+    OTHERS,
+)
 from elasticjob.pods import QUEUE_LABEL, pod_name
 from elasticjob.reading.waits import KINDS, Reason
 from elasticjob.rendezvous import PodState, roster_of
@@ -15,14 +22,12 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.conditions import evictions, grouped, invalid_records, silence_of, silent_workers
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import CONTAINER_FAILED, FINISHING
-from elasticjob_operator.job.network import FAULT
+from elasticjob_operator.job.finishing import FINISHING
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.stalls import EXCEEDED
 from elasticjob_operator.objects.budget import BUDGET
 from elasticjob_operator.objects.pods import access_name
 
-DRAIN_GRACE_OVER, BUDGET_REFUSED = "DrainGraceOver", "BudgetRefused"
 AGAIN = "it is tried again, at the latest after 160 s"
 ADMITTED_LATER = (
     "it goes on by itself when its queue has room (kubectl describe workloads.kueue.x-k8s.io says what is missing)"
@@ -33,7 +38,8 @@ REMEDIES: Mapping[str, str] = {
     Reason.ADMISSION_REFUSED: f"change the template, or what refuses it; {AGAIN}",
     Reason.INVALID_RECORD: "see who else writes ElasticWorkers; the worker is replaced after 15 s, or "
     "workerLostSeconds if that is more",
-    FAULT: "let the job's pods reach each other at that port: see NetworkPolicies, firewalls and security groups",
+    NETWORK_FAULT: "let the job's pods reach each other at that port: see NetworkPolicies, firewalls and security "
+    "groups between the nodes",
     EXCEEDED: "the trainers' logs have the Python stacks of all its processes; with hangPolicy: Restart such a round "
     "is started anew",
     CONTAINER_FAILED: "see what its command does after torchrun, and its log (kubectl logs --previous)",
@@ -47,7 +53,7 @@ SEVERITY = (
     Reason.NAME_TAKEN,
     Reason.QUOTA_EXCEEDED,
     Reason.ADMISSION_REFUSED,
-    FAULT,
+    NETWORK_FAULT,
     EXCEEDED,
     CONTAINER_FAILED,
     *list(Reason)[list(Reason).index(Reason.ADMISSION_REFUSED) + 1 :],
@@ -80,7 +86,7 @@ def _of_the_round(report: Report) -> Iterator[Blocker]:
         cut_off = [pod_key[0] for pod_key in report.network.cut_off]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
         pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
-        yield _made(report, FAULT, report.network.sentence, workers=cut_off, object=pod)
+        yield _made(report, NETWORK_FAULT, report.network.sentence, workers=cut_off, object=pod)
     if report.hang.sentence:
         yield _made(report, EXCEEDED, report.hang.sentence, passes=report.spec.hang_policy == "Restart")
     if report.finishing.failed:

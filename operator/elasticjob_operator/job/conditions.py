@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
@@ -12,7 +13,7 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import CONTAINER_FAILED, CONTAINERS_RUN, FINISHING
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY

@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
+from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
 
-FINISHING, CONTAINERS_RUN, CONTAINER_FAILED = "Finishing", "ContainersRun", "ContainerFailed"
+FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
 
 Crashes = Mapping[Member, int]  # how often each container had been started again when that was last announced
