@@ -261,9 +261,9 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
         body, reading, (rank, member) = bodies.get(pod.name), readings[pod.name], members.get(key[0], (None, None))
         record = reading.said or parsed(body, pod)
         rank = rank if member and is_of(member, pod, record) else None
-        worker = read_worker(key, pod, reading, spec.trainer_container, made_from)
+        worker, wait = read_worker(key, pod, reading, spec.trainer_container, made_from)
         worker = replace(worker, draining=status.draining.get(key[0]) == key[1])
-        yield WorkerView(*key, pod, body, record, worker, rank, invalid=reading.problem)
+        yield WorkerView(*key, pod, body, record, worker, wait, rank, invalid=reading.problem)
 
 
 def _readings(scene: Scene, status: ElasticJobStatus, pods: Mapping[Pod, PodKey]) -> dict[str, Reading]:

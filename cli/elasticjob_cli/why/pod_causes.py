@@ -3,8 +3,6 @@
 from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
-from elasticjob.reading import Container
-from elasticjob.reading.container import Fault
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
@@ -49,8 +47,7 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
 
 
 def queued(worker: WorkerView, look: Look) -> str | None:
-    queue = worker.pod.awaited_queue if worker.pod else None
-    return None if queue is None else f"in the queue {queue}"
+    return _kept_by(worker, Reason.QUOTA_PENDING)
 
 
 def queued_twice(worker: WorkerView, look: Look) -> str | None:
@@ -59,15 +56,15 @@ def queued_twice(worker: WorkerView, look: Look) -> str | None:
 
 
 def gated(worker: WorkerView, look: Look) -> str | None:
-    if worker.pod is None or worker.scheduling.reason != "SchedulingGated":
+    if worker.pod is None or _kept_by(worker, Reason.SCHEDULING_GATED) is None:
         return None
     return ", ".join(worker.pod.gates) or "SchedulingGated"
 
 
 def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
-    told = unschedulable(worker, look)
-    if worker.pod is None or told is None or "persistentvolumeclaim" not in told.lower():
+    if worker.pod is None or _kept_by(worker, Reason.CLAIM_NOT_READY) is None:
         return None
+    told = said(worker.scheduling.message)
     if "persistentvolumeclaims" in look.scene.hidden:
         return told
     there = {claim["metadata"]["name"]: claim for claim in look.scene.claims}
@@ -91,12 +88,12 @@ def avoiding(worker: WorkerView, look: Look) -> str | None:
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:
-    found = worker.scheduling
-    return said(found.message or "Unschedulable") if found.reason == "Unschedulable" else None
+    kept = _kept_by(worker, Reason.UNSCHEDULABLE)
+    return kept and said(worker.scheduling.message or kept)
 
 
 def pull_secret(worker: WorkerView, look: Look) -> str | None:
-    why = _image(worker)
+    why = image(worker, look)
     if why is None:
         return None
     for event in reversed(_events(worker, look)):
@@ -106,17 +103,17 @@ def pull_secret(worker: WorkerView, look: Look) -> str | None:
 
 
 def image(worker: WorkerView, look: Look) -> str | None:
-    return _image(worker)
+    return _at_fault(worker, Reason.IMAGE_PULL)
 
 
 def config_missing(worker: WorkerView, look: Look) -> str | None:
-    return _waits_with(worker, "reference")
+    return _at_fault(worker, Reason.CONFIG_MISSING)
 
 
 def container_error(worker: WorkerView, look: Look) -> str | None:
-    if told := _waits_with(worker, "container"):
+    if told := _at_fault(worker, Reason.CONTAINER_ERROR):
         return told
-    for one in _containers(worker):  # between two tries it shows as one that crashes
+    for one in worker.pod.containers if worker.pod else ():  # between two tries it shows as one that crashes
         end = one.ended or one.crashed_before
         if end and end.reason in NEVER_RAN:
             return said(end.reason, end.said)
@@ -124,17 +121,21 @@ def container_error(worker: WorkerView, look: Look) -> str | None:
 
 
 def init_crashes(worker: WorkerView, look: Look) -> str | None:
-    for one in _containers(worker):
-        end, held_back = one.last_end, one.reason == CRASHES
-        if one.is_init and one.name != SIDECAR and end and end.code and (held_back or one.ended):
-            return said(f"the init container {one.name}, {_times(one)}", end.told)
-    return None
+    told = _kept_by(worker, Reason.INIT_CRASHES)
+    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    sidecar = worker.container(SIDECAR)
+    """Ours; `other_sidecar_crashes`: one of the template's."""
+    told, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
     end = sidecar.last_end
-    return said(_times(sidecar), end.told if end else "") if sidecar.reason == CRASHES else None
+    if told is None or not (sidecar.reason == CRASHES or sidecar.ended):
+        return None
+    return said(_times(sidecar.restarts), end.told if end else "")
+
+
+def other_sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
+    return _kept_by(worker, Reason.SIDECAR_CRASHES)
 
 
 def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
@@ -144,13 +145,8 @@ def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
 
 
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
-    trainer = worker.container(look.spec.trainer_container)
-    asked = worker.record is not None and worker.record.request is not None
-    end = trainer.ended or trainer.crashed_before
-    failed = end is not None and end.code != 0
-    if trainer.reason == CRASHES or (failed and trainer.restarts and not asked):
-        return said(_times(trainer), end.told if end else "")
-    return None
+    told = _kept_by(worker, Reason.TRAINER_CRASHES)
+    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
 
 
 def volume(worker: WorkerView, look: Look) -> str | None:
@@ -256,19 +252,16 @@ def _runs(worker: WorkerView, look: Look) -> bool:
     return worker.container(look.spec.trainer_container).has_started
 
 
-def _containers(worker: WorkerView) -> tuple[Container, ...]:
-    return worker.pod.containers if worker.pod else ()
+def _kept_by(worker: WorkerView, reason: Reason) -> str | None:
+    """What its pod says where that is why it does not do its part, as the operator reads it too."""
+    return said(worker.wait.said) if worker.wait and worker.wait.reason is reason else None
 
 
-def _image(worker: WorkerView) -> str | None:
-    return _waits_with(worker, "image")
-
-
-def _waits_with(worker: WorkerView, fault: Fault) -> str | None:
-    for one in _containers(worker):
-        if one.fault == fault:
-            return said(one.reason, one.message or one.image)
-    return None
+def _at_fault(worker: WorkerView, reason: Reason) -> str | None:
+    """The same, with more of what the kubelet says of the container: the cause may be at the end of it."""
+    if worker.pod is None or (told := _kept_by(worker, reason)) is None:
+        return None
+    return next((said(one.reason, one.message or one.image) for one in worker.pod.containers if one.fault), told)
 
 
 def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> str | None:
@@ -285,6 +278,5 @@ def _events(worker: WorkerView, look: Look) -> list[Object]:
     return [event for event in found if event["involvedObject"].get("uid", uid) == uid]
 
 
-def _times(container: Container) -> str:
-    count = container.restarts
+def _times(count: int) -> str:
     return f"started again {count} time{'s' * (count != 1)}"

@@ -276,6 +276,13 @@ OF_WORKER = (
         stuck=True,
     ),
     WorkerRow(
+        Cause.SIDECAR_CRASHES,
+        pod.other_sidecar_crashes,
+        "whose pod{s} cannot start: {said}",
+        "See its log (`kubectl logs --previous`); its ends do not count against maxRestarts.",
+        stuck=True,
+    ),
+    WorkerRow(
         Cause.SIDECAR_NOT_READY,
         pod.sidecar_not_ready,
         "whose sidecar{s} {have} run for {said} and {be} not ready",

@@ -142,7 +142,7 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
         return None
     for one in pod.containers:
         if one.fault:
-            return Wait(BLOCKED[one.fault], joined(one.reason, one.message))
+            return Wait(BLOCKED[one.fault], joined(one.reason, one.message or one.image))
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 

@@ -9,6 +9,7 @@ from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH, template_hash
 from elasticjob.reading import Node, Taint
 from elasticjob.reading.node import CORDONED
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import Member, State
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob.terms import RendezvousPhase
@@ -16,6 +17,7 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import answer
+from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
@@ -23,6 +25,7 @@ from elasticjob_operator.job.status import status_of
 from support.cli_jobs import LEADER, NOW
 from support.operator_objects import ID, job, pod, record, trainer, view_of
 from support.statuses import CLOCKS, report
+from support.waiting_pods import CAUSES
 
 FORMED = State(
     clocks=CLOCKS,
@@ -176,3 +179,24 @@ def test_of_a_gang_without_quota_all_workers_are_counted_and_none_is_named() -> 
     seen = look(Scene(job={**body, "status": status_of(found).dump()}, leader=LEADER, now=NOW))
     assert not seen.missing
     assert "0 of 4 workers have joined" in answer(seen).paragraph
+
+
+NAMED_OTHERWISE = {Reason.TRAINER_CRASHES: Cause.CRASH_LOOP}
+FINER = {Reason.POD_STARTING: (Cause.NO_SCHEDULER,), Reason.TRAINER_CRASHES: (Cause.CONTAINER_ERROR,)}
+
+
+@pytest.mark.parametrize(("status", "reason"), [(status, reason) for status, reason, _ in CAUSES])
+def test_the_tool_finds_for_a_pod_the_cause_that_the_operator_finds(status: Object, reason: Reason) -> None:
+    """What only the tool sees, as a registry's refusal, may say more of it."""
+    body = pod(0, phase="Pending", **status)
+    body["spec"]["containers"] = [{"name": "trainer"}]
+    found = report(State(clocks=CLOCKS), spec={"replicas": 1})
+    view = view_of(job(replicas=1), {body["metadata"]["name"]: body}, {})
+    observer = Observer("trainer", template_hash(found.spec))
+    workers, _ = observer.observe(view)
+    waits = waits_of(found.bounds, found.decision.state, workers, observer.waits)
+    assert [wait.reason for wait in waits.values()] == [reason]
+    made: Any = {**view.job, "status": status_of(found._replace(workers=workers, waits=waits)).dump()}
+    made["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
+    (told,) = answer(look(Scene(job=made, pods=(body,), leader=LEADER, now=NOW))).findings
+    assert told.cause in {NAMED_OTHERWISE.get(reason, str(reason)), *FINER.get(reason, ())}

@@ -61,7 +61,7 @@ TOLD = {
         "which waits for quota: in the queue gpus. Its queue has no room: ",
     ),
     "image": (Cause.IMAGE, "whose image cannot be had: "),
-    "init-crashes": (Cause.INIT_CRASHES, "the init container fetch, started again "),
+    "init-crashes": (Cause.INIT_CRASHES, "as an init container fails: started again "),
     "invalid-record": (Cause.INVALID_RECORD, "whose ElasticWorker makes no sense: spec.address is 10.255.255.1:27601"),
     "last-call": (Cause.NO_TORCHRUN, "It goes on with 1 of 2 in "),
     "name-taken": (Cause.NAME_TAKEN, "A pod cannot be made: there is a pod job-"),
