@@ -1,7 +1,9 @@
 """Tests of the whole job: each gives what is said of its cause, or None where that is not the cause."""
 
+from collections.abc import Callable
+
 from elasticjob.api import JOB_LEFT, Blocker
-from elasticjob.blockers import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER
+from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.reading.waits import Reason
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
@@ -12,6 +14,11 @@ from elasticjob_cli.reading.words import names
 
 LEFT_SECONDS = 3600.0  # the operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
+
+
+def told(reason: str) -> Callable[[Look], str | None]:
+    """The test of a cause that the operator tells of, by its reason."""
+    return lambda look: _told(look, reason)
 
 
 def being_deleted(look: Look) -> str | None:
@@ -45,9 +52,9 @@ def closed(look: Look) -> str | None:
 
 def two_installations(look: Look) -> str | None:
     """What the operator tells that leaves the job to another one."""
-    told = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
-    passed = look.for_seconds(event_time(told[-1])) if told else None
-    return said(told[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
+    left = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
+    passed = look.for_seconds(event_time(left[-1])) if left else None
+    return said(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
 
 
 def no_operator(look: Look) -> str | None:
@@ -112,37 +119,15 @@ def _gang(look: Look) -> Blocker | None:
     return worst if look.trains or (admitted is not None and not admitted.replicas) else None
 
 
-def access_refused(look: Look) -> str | None:
-    return _told(look, Reason.ACCESS_REFUSED)
-
-
-def name_taken(look: Look) -> str | None:
-    return _told(look, Reason.NAME_TAKEN)
-
-
-def quota(look: Look) -> str | None:
-    return _told(look, Reason.QUOTA_EXCEEDED)
-
-
-def admission(look: Look) -> str | None:
-    """Any other refusal."""
-    return _told(look, Reason.ADMISSION_REFUSED)
-
-
 def storeless_rank_0(look: Look) -> str | None:
     agreed = look.status.rendezvous
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
 
 
-def container_failed(look: Look) -> str | None:
-    """After the success of its torchrun, be it while others train."""
-    return _told(look, CONTAINER_FAILED)
-
-
 def finishing(look: Look) -> str | None:
     """With the time left as far as is known: a new leader begins it anew."""
     found = look.condition("Finishing")
-    if look.finishing is None or found is None or container_failed(look) or look.has_ended:
+    if look.finishing is None or found is None or _told(look, CONTAINER_FAILED) or look.has_ended:
         return None
     passed = look.for_seconds(found.last_transition_time) or 0.0
     left = look.spec.finish_seconds - passed
@@ -164,14 +149,6 @@ def no_steps(look: Look) -> str | None:
 def node_draining(look: Look) -> str | None:
     found = _all(look, Reason.NODE_DRAINING) if look.is_formed else []
     return "; ".join(f"{names(one.workers)}: {one.message}" for one in found) or None
-
-
-def drain_grace_over(look: Look) -> str | None:
-    return _told(look, DRAIN_GRACE_OVER)
-
-
-def budget_refused(look: Look) -> str | None:
-    return _told(look, BUDGET_REFUSED)
 
 
 def _told(look: Look, reason: str) -> str | None:

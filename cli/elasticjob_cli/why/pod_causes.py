@@ -1,5 +1,7 @@
 """Tests of one missing worker: each gives what Kubernetes says of its cause, or None where that is not the cause."""
 
+from collections.abc import Callable
+
 from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
@@ -16,6 +18,19 @@ from elasticjob_cli.reading.worker import WorkerView
 
 NAMED = 3
 SIDECAR_STARTS_SECONDS = 10.0
+
+
+Test = Callable[[WorkerView, Look], str | None]
+
+
+def kept_by(reason: Reason) -> Test:
+    """The test of a cause that is read from the pod alone."""
+    return lambda worker, look: _kept_by(worker, reason)
+
+
+def at_fault(reason: Reason) -> Test:
+    """The same, of one whose container the kubelet cannot start."""
+    return lambda worker, look: _at_fault(worker, reason)
 
 
 def invalid_record(worker: WorkerView, look: Look) -> str | None:
@@ -46,13 +61,9 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
     return made if look.scene.leader.readable else f"{made}, if an operator leads: you may not see its Lease"
 
 
-def queued(worker: WorkerView, look: Look) -> str | None:
-    return _kept_by(worker, Reason.QUOTA_PENDING)
-
-
 def queued_twice(worker: WorkerView, look: Look) -> str | None:
     """The pods of a gang have quota."""
-    return queued(worker, look) if look.spec.admitted_as_gang else None
+    return _kept_by(worker, Reason.QUOTA_PENDING) if look.spec.admitted_as_gang else None
 
 
 def gated(worker: WorkerView, look: Look) -> str | None:
@@ -93,21 +104,13 @@ def unschedulable(worker: WorkerView, look: Look) -> str | None:
 
 
 def pull_secret(worker: WorkerView, look: Look) -> str | None:
-    why = image(worker, look)
+    why = _at_fault(worker, Reason.IMAGE_PULL)
     if why is None:
         return None
     for event in reversed(_events(worker, look)):
         if event.get("reason") == "FailedToRetrieveImagePullSecret":
             return said(event["message"].partition(";")[0])
     return why if NO_ENTRY.search(why) else None
-
-
-def image(worker: WorkerView, look: Look) -> str | None:
-    return _at_fault(worker, Reason.IMAGE_PULL)
-
-
-def config_missing(worker: WorkerView, look: Look) -> str | None:
-    return _at_fault(worker, Reason.CONFIG_MISSING)
 
 
 def container_error(worker: WorkerView, look: Look) -> str | None:
@@ -126,16 +129,12 @@ def init_crashes(worker: WorkerView, look: Look) -> str | None:
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    """Ours; `other_sidecar_crashes`: one of the template's."""
+    """Ours, and none of the template's."""
     told, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
     end = sidecar.last_end
     if told is None or not (sidecar.reason == CRASHES or sidecar.ended):
         return None
     return said(_times(sidecar.restarts), end.told if end else "")
-
-
-def other_sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    return _kept_by(worker, Reason.SIDECAR_CRASHES)
 
 
 def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
