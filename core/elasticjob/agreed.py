@@ -13,7 +13,8 @@ def limited(spec: ElasticJobSpec, admitted: Admitted | None) -> ElasticJobSpec:
         return spec
     if not admitted.replicas:
         return spec.model_copy(update={"suspend": True})
-    return spec.model_copy(update={"replicas": admitted.replicas, "spare_replicas": admitted.spares})
+    replicas, spares = min(spec.replicas, admitted.replicas), min(spec.spare_replicas, admitted.spares)
+    return spec.model_copy(update={"replicas": replicas, "spare_replicas": spares})
 
 
 def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:

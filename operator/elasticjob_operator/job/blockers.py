@@ -83,7 +83,7 @@ def blockers_of(report: Report) -> tuple[Blocker, ...]:
 def _of_the_round(report: Report) -> Iterator[Blocker]:
     """What is wrong with the round that stands, be it the last one."""
     if report.network.sentence:
-        cut_off = [pod_key[0] for pod_key in report.network.cut_off]
+        cut_off = [index for index, _ in sorted(report.network.cut_off)]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
         pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
         yield _made(report, NETWORK_FAULT, report.network.sentence, workers=cut_off, object=pod)
@@ -129,7 +129,7 @@ def _without_quota(report: Report) -> Blocker:
         f"LocalQueue/{queue}" if queue else "",
         passes=not allowance.refused,
     )
-    return blocker.model_copy(update={"count": wanted - have})
+    return blocker.model_copy(update={"count": max(0, wanted - have)})
 
 
 def _invalid(report: Report) -> Iterator[Blocker]:
@@ -192,7 +192,7 @@ def _goes_on(before: Blocker, now: Blocker) -> bool:
 
 def _others(left: Sequence[Blocker], now: str) -> Blocker:
     """What there is no room for, as one."""
-    workers = {index for one in left for index in one.workers}
+    workers = sorted({index for one in left for index in one.workers})
     count = sum(one.count for one in left)
     causes = "1 more cause keeps" if len(left) == 1 else f"{len(left)} more causes keep"
     return Blocker(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Blocker, ElasticJobStatus, Member
+from elasticjob.agreed import limited
+from elasticjob.api import Blocker, ElasticJobSpec, ElasticJobStatus, Member
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, State, Worker
@@ -96,6 +97,11 @@ def test_what_is_said_of_quota_stays_while_nobody_can_see_it() -> None:
     before = status(FORMED, spec=spec, allowance=Allowance(3))
     assert status(FORMED, before, spec=spec, allowance=Allowance(2, unknown=True)).admitted == before.admitted
     assert status(FORMED, before, spec=spec, allowance=Allowance(4)).admitted is None
+    unseen = Allowance(1, unknown=True, told="the Workloads cannot be seen")
+    smaller = status(FORMED, before, spec={"replicas": 2}, allowance=unseen)
+    assert [one.count for one in smaller.blockers] == [0], "it was scaled down meanwhile"
+    assert smaller.admitted is not None
+    assert limited(ElasticJobSpec.parse({"replicas": 2, "template": {}}), smaller.admitted).replicas == 2
 
 
 def test_records_that_make_no_sense_are_told_by_what_is_wrong() -> None:
