@@ -5,37 +5,12 @@ has the first of the worker's rows that holds. In a sentence `{said}` is what th
 like are for one worker or several.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from elasticjob.blockers import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER
 from elasticjob.reading.waits import Reason
-from elasticjob_cli.reading.look import Look
-from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why import job_causes as job
 from elasticjob_cli.why import pod_causes as pod
 from elasticjob_cli.why.causes import Cause
-
-
-class JobRow(NamedTuple):
-    """`covers`: nothing of its pods explains more while this holds."""
-
-    cause: Cause
-    test: Callable[[Look], str | None]
-    sentence: str
-    remedy: str = ""
-    covers: bool = True
-
-
-class WorkerRow(NamedTuple):
-    """`sentence` follows "worker 3, ". `stuck`: it will not come by itself, so nobody waits for it."""
-
-    cause: Cause
-    test: Callable[[WorkerView, Look], str | None]
-    sentence: str
-    remedy: str = ""
-    stuck: bool = False
-
+from elasticjob_cli.why.rows import JobRow, WorkerRow
 
 OF_JOB = (
     JobRow(

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.agreed import limited
 from elasticjob.api import Blocker, ElasticJobSpec, ElasticJobStatus, Member
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
-from elasticjob.reading.waits import Reason, Wait
+from elasticjob.reading.waits import KINDS, Reason, Wait
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.blockers import ORDER
@@ -176,6 +176,14 @@ def test_a_change_of_whom_a_cause_keeps_is_written_at_the_pace_of_counters() -> 
     before = status(FORMING, waits={2: STUCK})
     after = before.model_copy(update={"blockers": status(FORMING, waits={2: STUCK, 3: STUCK}).blockers})
     assert pace_of(before, after, written=100, differs=0) == Deferred(1)
+
+
+@pytest.mark.parametrize("worst", [reason for reason in Reason if reason in KINDS])
+def test_the_first_of_the_pods_causes_is_the_one_in_the_column_reason(worst: Reason) -> None:
+    """`status.reason` while a round stands, and `status.blockers`, are of one mind."""
+    waits = {index: Wait(reason, "so it is") for index, reason in enumerate(KINDS) if ORDER[reason] >= ORDER[worst]}
+    found = status(FORMED, waits=waits)
+    assert found.reason == found.blockers[0].reason == worst
 
 
 def test_every_reason_has_its_place() -> None:
