@@ -1,9 +1,20 @@
 """An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
 
+from elasticjob.blockers import Admitted
 from elasticjob.heartbeats import MISSED_IN_RECORD, backstop_seconds, default_worker_lost
 from elasticjob.rendezvous import Clocks, Matched, Spec, State
 from elasticjob.spec import ElasticJobSpec
 from elasticjob.status import ElasticJobStatus, MatchedRule
+
+
+def limited(spec: ElasticJobSpec, admitted: Admitted | None) -> ElasticJobSpec:
+    """The spec that the rendezvous is held to: that of a gang asks for no more workers than have quota."""
+    if admitted is None:
+        return spec
+    if not admitted.replicas:
+        return spec.model_copy(update={"suspend": True})
+    replicas, spares = min(spec.replicas, admitted.replicas), min(spec.spare_replicas, admitted.spares)
+    return spec.model_copy(update={"replicas": replicas, "spare_replicas": spares})
 
 
 def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:

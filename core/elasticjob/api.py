@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import TRANSITIONS
+from elasticjob.blockers import Admitted, Blocker
 from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
@@ -32,6 +33,7 @@ from elasticjob.fields import (
     SmallCount,
     Stage,
 )
+from elasticjob.history import NodeFailures, RoundRecord
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec
@@ -41,18 +43,18 @@ from elasticjob.status import (
     ElasticJobStatus,
     LeaseIdentity,
     MatchedRule,
-    NodeFailures,
     Ping,
     Progress,
     RendezvousStatus,
-    RoundRecord,
 )
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 from elasticjob.timing import RendezvousSpec
 
 __all__ = [
     "Active",
+    "Admitted",
     "AvoidNodesSpec",
+    "Blocker",
     "Cause",
     "Ping",
     "Condition",

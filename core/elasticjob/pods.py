@@ -31,6 +31,12 @@ UNFIT = re.compile(r"non-?root|subpath", re.IGNORECASE)
 OVER_ITS_LIMIT = re.compile(
     r"[Uu]sage of EmptyDir volume|local storage usage exceeds the total limit|exceeded its local"
 )
+# what registries and container runtimes say of credentials
+NO_ENTRY = re.compile(
+    r"\b401\b|\b403\b|unauthorized|forbidden|access denied|denied:|authentication required|authorization failed|"
+    r"no basic auth credentials",
+    re.IGNORECASE,
+)
 CRASHES = "CrashLoopBackOff"
 # the scheduling gates of Kueue, and by which label it knows the queue of a pod and the priority there
 KUEUE = "kueue.x-k8s.io/"

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from elasticjob.blockers import MAX_BLOCKERS, Admitted, Blocker
 from elasticjob.failure_policy import MAX_RULES
 from elasticjob.fields import (
     MAX_CONDITIONS,
@@ -17,9 +18,7 @@ from elasticjob.fields import (
     Count,
     Message,
     Metrics,
-    NodeName,
     ObjectName,
-    PodName,
     ScriptName,
     Sentence,
     SmallCount,
@@ -27,6 +26,7 @@ from elasticjob.fields import (
     Time,
     Word,
 )
+from elasticjob.history import NodeFailures, RoundRecord
 from elasticjob.members import Members
 from elasticjob.schema import MembersField, Model, Replacements, is_empty
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
@@ -171,48 +171,6 @@ class Condition(Model):
     last_transition_time: Time = Field(description="When the status last changed.")
 
 
-class RoundRecord(Model):
-    """One round that was formed."""
-
-    round: Count = Field(description="The round's number.")
-    size: SmallCount = Field(description="How many workers it had.")
-    cause: Sentence = Field(description="Why it was formed, in one word.")
-    reason: Sentence = Field("", description="Why it was formed, in a sentence.")
-    counted: bool = Field(False, description="Whether that was a failure which counts against spec.maxRestarts.")
-    seconds: float = Field(
-        description="Seconds from its opening to its forming, as measured; nothing is decided by them."
-    )
-    started: float | None = Field(
-        None,
-        description="Seconds from its forming until it trained: all its training processes had connected to its store "
-        "or, where scripts report steps, the first was reported. Absent while nothing has told that.",
-    )
-    succeeded: float | None = Field(
-        None,
-        description="Seconds from its forming until all its workers had ended in success, where containers went on "
-        "after that; absent before, and where they did not.",
-    )
-    time: Time = Field(description="When it was formed.")
-
-
-class NodeFailures(Model):
-    """A node on which workers of the job have failed."""
-
-    node: NodeName = Field(description="The node's name.")
-    failures: SmallCount = Field(0, description="How often workers have failed on it, as spec.avoidNodes counts.")
-    round: Count = Field(0, description="The round that the last failure was in or came after, 0 before the first.")
-    pod: PodName = Field("", description="The pod of the last failure.")
-    time: Time = Field(description="When the last failure was seen.")
-    suspect: PodName = Field(
-        "",
-        description="A pod by whose failure the last round has ended, while it is not known whether that counts; as "
-        "rendezvous.failure.",
-    )
-    avoided_until: Time | None = Field(
-        None, description="Until when new pods keep off the node; absent while it has failed too rarely for that."
-    )
-
-
 class Progress(Model):
     """How far the training is, as the script in rank 0's worker reported it."""
 
@@ -277,6 +235,13 @@ class ElasticJobStatus(Model):
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
+    blockers: tuple[Blocker, ...] = Field(
+        (),
+        exclude_if=is_empty,
+        description="What keeps the job from its full size, the worst first, as `kubectl elasticjob why` tells it: at "
+        "most 16 causes, and one of the reason OtherBlockers that counts the rest. Absent where there is nothing.",
+        json_schema_extra={"maxItems": MAX_BLOCKERS + 1, "x-kubernetes-list-type": "atomic"},
+    )
     replicas: SmallCount = Field(
         0, description="Worker pods that exist and are not on their way out, without the spares."
     )
@@ -309,6 +274,11 @@ class ElasticJobStatus(Model):
         None, description="The Lease that counts the term; absent under an operator of a version that does not tell."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
+    admitted: Admitted | None = Field(
+        None,
+        description="With spec.quotaAdmission Gang, while fewer workers than the spec asks for have quota: how many "
+        "have it, which is how many the rendezvous waits for.",
+    )
     progress: Progress | None = Field(
         None, description="How far the training is, by what its script reports; some seconds old, more in large jobs."
     )

@@ -5,7 +5,6 @@ and an operator that no longer leads stops at the write. Everything else can be 
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,7 +47,6 @@ from elasticjob_operator.objects.pods import SidecarImage
 ACCESS_SECONDS, ACCESS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
 ENDED_SECONDS = 3600.0  # until a job that has ended is looked at again
-WORKER = re.compile(r"worker (\d+)\b")
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +148,7 @@ class Reconciler:
             decision=decision,
             before=before,
             problem=memory.template.problem,
-            refusal=memory.access.problem or memory.pods.refusal,
+            refusal=memory.access.refusal or memory.pods.refusal,
             term=self._leadership.term,
             lease=self._leadership.lease,
             now=wall_clock,
@@ -200,8 +198,8 @@ class Reconciler:
             fields = {"reason": event.reason, "round": decision.state.round}
             if event.cause:
                 fields["cause"] = event.cause
-            if worker := WORKER.match(event.message):
-                fields["worker"] = int(worker[1])
+            if event.worker is not None:
+                fields["worker"] = event.worker
             name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
             log.info("%s: %s", name, event.message, extra={"fields": fields})
             self._announcer.announce(job, event.reason, event.message, warning=event.warning, cause=event.cause)

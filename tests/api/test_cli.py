@@ -140,7 +140,7 @@ async def refused_job(plane: ControlPlane) -> str:
 
 async def test_an_operator_that_may_not_make_pods(limited: Operators, plane: ControlPlane) -> None:
     name, leader = new_job(plane), await limited.lead()
-    words = "it may not create pods as system:serviceaccount:default:limited"
+    words = 'User "system:serviceaccount:default:limited" cannot create resource "pods"'
     await told(plane, leader, name, Cause.NO_RIGHTS, words, "rights-refused")
 
 

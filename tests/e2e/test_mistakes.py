@@ -157,7 +157,7 @@ MISTAKES = {
     ),
     "a quota": Mistake(
         trainer(),
-        "PodRefused",
+        "QuotaExceeded",
         "Rendezvoused",
         "exceeded quota: full",
         "CreateFailed",
@@ -173,13 +173,13 @@ MISTAKES = {
     ),
     "a limit range": Mistake(
         trainer(resources={"limits": {"memory": "2Mi"}}),
-        "PodRefused",
+        "AdmissionRefused",
         "Rendezvoused",
         "maximum memory usage per Container is 1Mi",
         "CreateFailed",
         (made("LimitRange", "small", limits=LIMITS),),
     ),
-    "a name that is taken": Mistake(trainer(), "PodRefused", "Rendezvoused", "train-0-0", "CreateFailed", (STRANGER,)),
+    "a name that is taken": Mistake(trainer(), "NameTaken", "Rendezvoused", "train-0-0", "CreateFailed", (STRANGER,)),
     "python in place of torchrun": Mistake(
         trainer(command=["python", "/test/train.py"]),
         "Failed",

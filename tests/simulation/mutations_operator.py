@@ -236,7 +236,9 @@ MUTATIONS = mutations(
         ),
         "elasticjob_operator.actions.worker_pods:WorkerPods._create": (
             replace(
-                "a pod that was refused counts as made", 'why=explained(NAMED.sub("", str(error)), pod)', "made=True"
+                "a pod that was refused counts as made",
+                'refusal=refused(explained(NAMED.sub("", str(error)), pod))',
+                "made=True",
             ),
         ),
         "elasticjob_operator.actions.template_check:TemplateCheck.check": (

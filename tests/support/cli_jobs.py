@@ -21,6 +21,15 @@ def condition(type: str, status: str, seconds: float, message: str = "", reason:
     return made | {"lastTransitionTime": ago(seconds)}
 
 
+def blocker(reason: str, message: str, *workers: int, passes: bool = False, **more: Any) -> Object:
+    """As the operator writes it."""
+    kept = " ".join(map(str, workers))
+    return {"reason": reason, "workers": kept, "count": len(workers), "since": ago(20), "message": message} | {
+        "passes": passes,
+        **more,
+    }
+
+
 def pod(index: int, *, since: float | None = 100, replacement: int = 0, **status: Any) -> Object:
     """`since`: how long its trainer has run; None for not at all."""
     running = {"state": {"running": {"startedAt": ago(since)}}} if since is not None else {"state": {}}

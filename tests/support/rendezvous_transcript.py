@@ -84,7 +84,7 @@ class TranscribedJob(JobOnPaper):
                     lost[event.message.partition("; it is failure ")[0]] = event.cause
                 case "WorkerFinished":
                     new = (one for one in after.finished if one not in before.finished)
-                    known = {Event(event.reason, f"worker {one.index} finished") for one in new}
+                    known = {Event(event.reason, f"worker {one.index} finished", worker=one.index) for one in new}
                 case "RoundFormed":
                     self.seconds = f"{decision.formed_after:.1f}"
                     size = workers(len(after.participants))

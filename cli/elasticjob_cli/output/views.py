@@ -56,6 +56,7 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
         "progress": look.status.progress.dump() if look.status.progress else None,
         "members": [member.as_json() for member in members_of(look, rates)],
         "missing": [worker.index for worker in look.missing],
+        "blockers": [one.dump() for one in look.status.blockers],
         "nodeFailures": [one.dump() for one in look.status.node_failures],
         "rounds": [one.as_json() for one in rounds],
         "goodput": found.as_json() if found else None,

@@ -7,11 +7,13 @@ waits for.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from pydantic import ValidationError
 
-from elasticjob.agreed import rendezvous_spec, state_of
+from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
+from elasticjob.blockers import NETWORK_FAULT
 from elasticjob.pods import pod_key_of, template_hash
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among
@@ -128,6 +130,12 @@ class Look:
         return (self.message_of("Connected", "False") or "") if self.trains else ""
 
     @property
+    def cut_off_workers(self) -> frozenset[int]:
+        """Their indices."""
+        kept = (one.workers for one in self.status.blockers if one.reason == NETWORK_FAULT)
+        return frozenset(chain.from_iterable(kept)) if self.trains else frozenset()
+
+    @property
     def is_full(self) -> bool:
         """All wanted workers train, and their pods are there."""
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
@@ -141,7 +149,7 @@ class Look:
     @property
     def awaited_size(self) -> int | None:
         """The next larger size, where the newcomers are too few for it and `spec.sizes` allows none between."""
-        bounds, state = rendezvous_spec(self.spec), state_of(self.status, NO_CLOCKS)
+        bounds, state = rendezvous_spec(limited(self.spec, self.status.admitted)), state_of(self.status, NO_CLOCKS)
         members = len(state.participants)
         if state.done or largest_size(bounds, state, members + len(self.newcomers)) > members:
             return None
@@ -204,7 +212,7 @@ def look(scene: Scene) -> Look:
             f"{first['msg']}): use the version of elasticjob-cli that the operator has"
         ) from error
     views = {view.index: view for view in _views(scene, spec, status)}
-    bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
+    bounds, state = rendezvous_spec(limited(spec, status.admitted)), state_of(status, NO_CLOCKS)
     workers = [view.worker for view in views.values() if view.worker is not None]
     roster = roster_of(bounds, state, workers)
     failed = (one.why for one in breaks(state, workers, {}) if one.counted)
@@ -235,7 +243,7 @@ def look(scene: Scene) -> Look:
             *without_pod(roster.missing_spares, spare=True),
         ),
         joined=tuple(views[index] for index in sorted(joined)),
-        wanted=roster.wanted,
+        wanted=roster.wanted if bounds.suspend is spec.suspend else max(0, spec.replicas - len(state.done)),
         least=min_members(bounds, state),
         last_call=last_call(bounds, roster.joined),
         broken=next(failed, "") if state.phase is RendezvousPhase.FORMED else "",
@@ -253,9 +261,9 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
         body, reading, (rank, member) = bodies.get(pod.name), readings[pod.name], members.get(key[0], (None, None))
         record = reading.said or parsed(body, pod)
         rank = rank if member and is_of(member, pod, record) else None
-        worker = read_worker(key, pod, reading, spec.trainer_container, made_from)
+        worker, wait = read_worker(key, pod, reading, spec.trainer_container, made_from)
         worker = replace(worker, draining=status.draining.get(key[0]) == key[1])
-        yield WorkerView(*key, pod, body, record, worker, rank, invalid=reading.problem)
+        yield WorkerView(*key, pod, body, record, worker, wait, rank, invalid=reading.problem)
 
 
 def _readings(scene: Scene, status: ElasticJobStatus, pods: Mapping[Pod, PodKey]) -> dict[str, Reading]:

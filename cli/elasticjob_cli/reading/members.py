@@ -137,7 +137,7 @@ def _state(worker: WorkerView, look: Look) -> str:
         return said
     if worker.is_member and look.broken:
         return "has joined" if worker.joined else "its round has ended"
-    if worker.is_member and look.trains and f" {worker.name}" in look.cut_off.partition(" not reach ")[0]:
+    if worker.is_member and look.trains and worker.index in look.cut_off_workers:
         return "does not reach rank 0"
     if worker.is_member and look.trains:
         return _stalls(worker, look) or ("starts" if look.starts else "trains")

@@ -8,7 +8,7 @@ from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.reading import ABSENT, Condition, Container, Pod, Record, Said
 from elasticjob.reading.validity import Reading
-from elasticjob.reading.waits import wait_of
+from elasticjob.reading.waits import Wait, wait_of
 from elasticjob.reading.workers import worker_of
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
@@ -19,8 +19,9 @@ from elasticjob_cli.reading.times import moment
 @dataclass(frozen=True, slots=True)
 class WorkerView:
     """`pod` and `record` are None where there is none; `record` also where it does not follow its schema. `invalid`:
-    what the operator finds wrong with it. `worker`: as the rendezvous takes it; None without a pod. `rank`: in the last
-    formed round. `joined`: for the next round. `spare`: it has no place, and waits for one."""
+    what the operator finds wrong with it. `worker`: as the rendezvous takes it; None without a pod. `wait`: why its pod
+    does not do its part, as the operator reads that. `rank`: in the last formed round. `joined`: for the next round.
+    `spare`: it has no place, and waits for one."""
 
     index: int
     replacement: int
@@ -28,6 +29,7 @@ class WorkerView:
     body: Object | None = None
     record: Said | None = None
     worker: Worker | None = None
+    wait: Wait | None = None
     rank: int | None = None
     joined: bool = False
     invalid: str = ""
@@ -89,10 +91,13 @@ def parsed(body: Object | None, pod: Pod | None) -> Said | None:
     return record.said if record and pod and pod.uid in record.owners else None
 
 
-def read_worker(pod_key: PodKey, pod: Pod, reading: Reading, trainer: str, made_from: str) -> Worker:
-    """As the operator reads it."""
+def read_worker(
+    pod_key: PodKey, pod: Pod, reading: Reading, trainer: str, made_from: str
+) -> tuple[Worker, Wait | None]:
+    """As the operator reads it, and why its pod does not do its part."""
     asked = reading.said is not None and reading.said.request is not None
-    return worker_of(pod, pod_key, reading, trainer, made_from, wait_of(pod, trainer, asked=asked))
+    wait = wait_of(pod, trainer, asked=asked)
+    return worker_of(pod, pod_key, reading, trainer, made_from, wait), wait
 
 
 def is_of(member: Member, pod: Pod, record: Said | None) -> bool:

@@ -7,7 +7,8 @@ from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.words import names
 from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why.causes import Cause
-from elasticjob_cli.why.table import OF_JOB, OF_WORKER, WorkerRow
+from elasticjob_cli.why.rows import WorkerRow
+from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 
 MAKES_NO_POD = frozenset({Cause.NAME_TAKEN, Cause.QUOTA, Cause.ADMISSION})
 ONE = {"s": "", "es": "es", "v": "s", "have": "has", "be": "is", "wait": "waits", "it": "it", "this": "this"}

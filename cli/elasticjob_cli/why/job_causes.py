@@ -1,28 +1,24 @@
 """Tests of the whole job: each gives what is said of its cause, or None where that is not the cause."""
 
-import re
+from collections.abc import Callable
 
-from elasticjob.api import JOB_LEFT
-from elasticjob.rendezvous.words import round_of
+from elasticjob.api import JOB_LEFT, Blocker
+from elasticjob.blockers import CONTAINER_FAILED
+from elasticjob.reading.waits import Reason
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length
+from elasticjob_cli.reading.words import names
 
 LEFT_SECONDS = 3600.0  # the operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
-REFUSAL = re.compile(r"a pod cannot be made: (.+?)(?=; workers? \d|$)")
-# how the API server's authorization refuses; an admission plug-in's sentence has another form
-NO_RIGHT = re.compile(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"')
-# what of a gang's quota does not come by itself
-GANG_FAULT = re.compile(
-    r"spec\.quotaAdmission is Gang, and |there is no WorkloadPriorityClass |that is not this job's|Kueue has refused |"
-    r"Queue \S+ (doesn't exist|is inactive)"
-)
-DRAINING = re.compile(r"; (workers? [^;:]*: its node \S+ is about to go \([^)]*\))")
-FAILED = re.compile(r"worker \d+'s container failed .*")
-ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
+
+
+def told(reason: str) -> Callable[[Look], str | None]:
+    """The test of a cause that the operator tells of, by its reason."""
+    return lambda look: _told(look, reason)
 
 
 def being_deleted(look: Look) -> str | None:
@@ -56,9 +52,9 @@ def closed(look: Look) -> str | None:
 
 def two_installations(look: Look) -> str | None:
     """What the operator tells that leaves the job to another one."""
-    told = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
-    passed = look.for_seconds(event_time(told[-1])) if told else None
-    return said(told[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
+    left = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
+    passed = look.for_seconds(event_time(left[-1])) if left else None
+    return said(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
 
 
 def no_operator(look: Look) -> str | None:
@@ -83,9 +79,8 @@ def no_operator(look: Look) -> str | None:
 
 
 def no_rights(look: Look) -> str | None:
-    refused = NO_RIGHT.search(_refusal(look) or "")
-    if refused:
-        return f"it may not {refused[2]} {refused[3]} as {refused[1]}"
+    if refused := _told(look, Reason.OPERATOR_WITHOUT_RIGHTS):
+        return refused
     behind = look.behind_since
     if behind is None or not look.scene.leader.beats:
         return None
@@ -105,39 +100,23 @@ def suspended(look: Look) -> str | None:
 
 
 def gang_waits(look: Look) -> str | None:
-    """What the operator tells of the quota of a gang, unless something worse keeps workers away."""
-    found, agreed = look.condition("Rendezvoused"), look.status.rendezvous
-    if not look.spec.admitted_as_gang or found is None or look.status.reason != "QuotaPending":
-        return None
-    if found.status != "True":
-        return None if " have joined (" in found.message else found.message  # else it has pods, which are looked at
-    return found.message.removeprefix(f"{round_of(agreed.round, len(agreed.participants))}: {agreed.reason}; ")
+    """That a gang has not all its quota, unless something worse keeps workers away, or some have quota and have yet to
+    join: their pods are looked at then."""
+    found = _gang(look)
+    return said(found.message) if found and found.passes else None
 
 
 def gang_refused(look: Look) -> str | None:
-    """What the operator tells of it that somebody has to mend."""
-    told = gang_waits(look)
-    return told if told and GANG_FAULT.search(told) else None
+    """The same, where somebody has to mend something."""
+    found = _gang(look)
+    return said(found.message) if found and not found.passes else None
 
 
-def access_refused(look: Look) -> str | None:
-    refusal = _refusal(look)
-    return refusal if refusal and ACCESS.search(refusal) else None
-
-
-def name_taken(look: Look) -> str | None:
-    refusal = _refusal(look)
-    return refusal if refusal and refusal.startswith("there is a pod ") else None
-
-
-def quota(look: Look) -> str | None:
-    refusal = _refusal(look)
-    return refusal if refusal and re.search(r"exceeded quota|failed quota", refusal) else None
-
-
-def admission(look: Look) -> str | None:
-    """Any other refusal."""
-    return None if access_refused(look) or name_taken(look) or quota(look) else _refusal(look)
+def _gang(look: Look) -> Blocker | None:
+    worst, admitted = next(iter(look.status.blockers), None), look.status.admitted
+    if worst is None or worst.reason != Reason.QUOTA_PENDING or worst.workers:
+        return None
+    return worst if look.trains or (admitted is not None and not admitted.replicas) else None
 
 
 def storeless_rank_0(look: Look) -> str | None:
@@ -145,17 +124,10 @@ def storeless_rank_0(look: Look) -> str | None:
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
 
 
-def container_failed(look: Look) -> str | None:
-    """After the success of its torchrun, be it while others train."""
-    found = look.condition("Finishing")
-    failed = FAILED.search(found.message) if found and not look.has_ended else None
-    return failed[0] if failed else None
-
-
 def finishing(look: Look) -> str | None:
     """With the time left as far as is known: a new leader begins it anew."""
     found = look.condition("Finishing")
-    if look.finishing is None or found is None or container_failed(look) or look.has_ended:
+    if look.finishing is None or found is None or _told(look, CONTAINER_FAILED) or look.has_ended:
         return None
     passed = look.for_seconds(found.last_transition_time) or 0.0
     left = look.spec.finish_seconds - passed
@@ -175,14 +147,14 @@ def no_steps(look: Look) -> str | None:
 
 
 def node_draining(look: Look) -> str | None:
-    found = DRAINING.search(look.message_of("Rendezvoused", "True") or "")
-    return found[1] if found and look.is_formed else None
+    found = _all(look, Reason.NODE_DRAINING) if look.is_formed else []
+    return "; ".join(f"{names(one.workers)}: {one.message}" for one in found) or None
 
 
-def _refusal(look: Look) -> str | None:
-    """Why the cluster makes no pod now, as the operator tells."""
-    if look.has_ended:
-        return None
-    told = look.message_of("Rendezvoused", "False") or look.message_of("Rendezvoused", "True") or ""
-    found = REFUSAL.search(told)
-    return said(found[1]) if found else None
+def _told(look: Look, reason: str) -> str | None:
+    """What the operator tells of that cause now."""
+    return next((said(one.message) for one in _all(look, reason)), None)
+
+
+def _all(look: Look, reason: str) -> list[Blocker]:
+    return [one for one in look.status.blockers if one.reason == reason and not one.spares]

@@ -1,32 +1,36 @@
 """Tests of one missing worker: each gives what Kubernetes says of its cause, or None where that is not the cause."""
 
-import re
+from collections.abc import Callable
 
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import CRASHES, NEVER_RAN, SIDECAR
-from elasticjob.reading import Container
-from elasticjob.reading.container import Fault
+from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import Cause, Loss, RequestType
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.worker import WorkerView
 
-# what registries and container runtimes say of credentials
-NO_ENTRY = re.compile(
-    r"\b401\b|\b403\b|unauthorized|forbidden|access denied|denied:|authentication required|authorization failed|"
-    r"no basic auth credentials",
-    re.IGNORECASE,
-)
-BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
 NAMED = 3
 SIDECAR_STARTS_SECONDS = 10.0
-STORELESS = "did not serve the round's store"
+
+
+Test = Callable[[WorkerView, Look], str | None]
+
+
+def kept_by(reason: Reason) -> Test:
+    """The test of a cause that is read from the pod alone."""
+    return lambda worker, look: _kept_by(worker, reason)
+
+
+def at_fault(reason: Reason) -> Test:
+    """The same, of one whose container the kubelet cannot start."""
+    return lambda worker, look: _at_fault(worker, reason)
 
 
 def invalid_record(worker: WorkerView, look: Look) -> str | None:
@@ -36,15 +40,18 @@ def invalid_record(worker: WorkerView, look: Look) -> str | None:
 
 
 def held_back_storeless(worker: WorkerView, look: Look) -> str | None:
-    why = held_back(worker, look)
-    return why if why and STORELESS in why else None
+    """Rank 0 of the round that has ended by that."""
+    agreed = look.status.rendezvous
+    was_rank_0 = bool(agreed.participants) and agreed.participants[0].index == worker.index
+    return held_back(worker, look) if was_rank_0 and agreed.cause == Loss.STORE_NOT_READY else None
 
 
 def held_back(worker: WorkerView, look: Look) -> str | None:
+    """As the operator tells of this worker, which it knows by its pods of before."""
     if worker.pod is not None:
         return None
-    told = BACK_OFF.search(look.message_of("Rendezvoused", "False") or look.message_of("Rendezvoused", "True") or "")
-    return f"{told[1]} times in a row: {told[2]}" if told else None
+    kept = (one for one in look.status.blockers if one.reason == Reason.POD_BACK_OFF and worker.index in one.workers)
+    return next((said(one.message) for one in kept), None)
 
 
 def no_pod(worker: WorkerView, look: Look) -> str | None:
@@ -54,26 +61,21 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
     return made if look.scene.leader.readable else f"{made}, if an operator leads: you may not see its Lease"
 
 
-def queued(worker: WorkerView, look: Look) -> str | None:
-    queue = worker.pod.awaited_queue if worker.pod else None
-    return None if queue is None else f"in the queue {queue}"
-
-
 def queued_twice(worker: WorkerView, look: Look) -> str | None:
     """The pods of a gang have quota."""
-    return queued(worker, look) if look.spec.admitted_as_gang else None
+    return _kept_by(worker, Reason.QUOTA_PENDING) if look.spec.admitted_as_gang else None
 
 
 def gated(worker: WorkerView, look: Look) -> str | None:
-    if worker.pod is None or worker.scheduling.reason != "SchedulingGated":
+    if worker.pod is None or _kept_by(worker, Reason.SCHEDULING_GATED) is None:
         return None
     return ", ".join(worker.pod.gates) or "SchedulingGated"
 
 
 def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
-    told = unschedulable(worker, look)
-    if worker.pod is None or told is None or "persistentvolumeclaim" not in told.lower():
+    if worker.pod is None or _kept_by(worker, Reason.CLAIM_NOT_READY) is None:
         return None
+    told = said(worker.scheduling.message)
     if "persistentvolumeclaims" in look.scene.hidden:
         return told
     there = {claim["metadata"]["name"]: claim for claim in look.scene.claims}
@@ -97,12 +99,12 @@ def avoiding(worker: WorkerView, look: Look) -> str | None:
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:
-    found = worker.scheduling
-    return said(found.message or "Unschedulable") if found.reason == "Unschedulable" else None
+    kept = _kept_by(worker, Reason.UNSCHEDULABLE)
+    return kept and said(worker.scheduling.message or kept)
 
 
 def pull_secret(worker: WorkerView, look: Look) -> str | None:
-    why = _image(worker)
+    why = _at_fault(worker, Reason.IMAGE_PULL)
     if why is None:
         return None
     for event in reversed(_events(worker, look)):
@@ -111,18 +113,10 @@ def pull_secret(worker: WorkerView, look: Look) -> str | None:
     return why if NO_ENTRY.search(why) else None
 
 
-def image(worker: WorkerView, look: Look) -> str | None:
-    return _image(worker)
-
-
-def config_missing(worker: WorkerView, look: Look) -> str | None:
-    return _waits_with(worker, "reference")
-
-
 def container_error(worker: WorkerView, look: Look) -> str | None:
-    if told := _waits_with(worker, "container"):
+    if told := _at_fault(worker, Reason.CONTAINER_ERROR):
         return told
-    for one in _containers(worker):  # between two tries it shows as one that crashes
+    for one in worker.pod.containers if worker.pod else ():  # between two tries it shows as one that crashes
         end = one.ended or one.crashed_before
         if end and end.reason in NEVER_RAN:
             return said(end.reason, end.said)
@@ -130,17 +124,17 @@ def container_error(worker: WorkerView, look: Look) -> str | None:
 
 
 def init_crashes(worker: WorkerView, look: Look) -> str | None:
-    for one in _containers(worker):
-        end, held_back = one.last_end, one.reason == CRASHES
-        if one.is_init and one.name != SIDECAR and end and end.code and (held_back or one.ended):
-            return said(f"the init container {one.name}, {_times(one)}", end.told)
-    return None
+    told = _kept_by(worker, Reason.INIT_CRASHES)
+    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    sidecar = worker.container(SIDECAR)
+    """Ours, and none of the template's."""
+    told, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
     end = sidecar.last_end
-    return said(_times(sidecar), end.told if end else "") if sidecar.reason == CRASHES else None
+    if told is None or not (sidecar.reason == CRASHES or sidecar.ended):
+        return None
+    return said(_times(sidecar.restarts), end.told if end else "")
 
 
 def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
@@ -150,13 +144,8 @@ def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
 
 
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
-    trainer = worker.container(look.spec.trainer_container)
-    asked = worker.record is not None and worker.record.request is not None
-    end = trainer.ended or trainer.crashed_before
-    failed = end is not None and end.code != 0
-    if trainer.reason == CRASHES or (failed and trainer.restarts and not asked):
-        return said(_times(trainer), end.told if end else "")
-    return None
+    told = _kept_by(worker, Reason.TRAINER_CRASHES)
+    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
 
 
 def volume(worker: WorkerView, look: Look) -> str | None:
@@ -262,19 +251,16 @@ def _runs(worker: WorkerView, look: Look) -> bool:
     return worker.container(look.spec.trainer_container).has_started
 
 
-def _containers(worker: WorkerView) -> tuple[Container, ...]:
-    return worker.pod.containers if worker.pod else ()
+def _kept_by(worker: WorkerView, reason: Reason) -> str | None:
+    """What its pod says where that is why it does not do its part, as the operator reads it too."""
+    return said(worker.wait.said) if worker.wait and worker.wait.reason is reason else None
 
 
-def _image(worker: WorkerView) -> str | None:
-    return _waits_with(worker, "image")
-
-
-def _waits_with(worker: WorkerView, fault: Fault) -> str | None:
-    for one in _containers(worker):
-        if one.fault == fault:
-            return said(one.reason, one.message or one.image)
-    return None
+def _at_fault(worker: WorkerView, reason: Reason) -> str | None:
+    """The same, with more of what the kubelet says of the container: the cause may be at the end of it."""
+    if worker.pod is None or (told := _kept_by(worker, reason)) is None:
+        return None
+    return next((said(one.reason, one.message or one.image) for one in worker.pod.containers if one.fault), told)
 
 
 def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> str | None:
@@ -291,6 +277,5 @@ def _events(worker: WorkerView, look: Look) -> list[Object]:
     return [event for event in found if event["involvedObject"].get("uid", uid) == uid]
 
 
-def _times(container: Container) -> str:
-    count = container.restarts
+def _times(count: int) -> str:
     return f"started again {count} time{'s' * (count != 1)}"

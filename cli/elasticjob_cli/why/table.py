@@ -5,35 +5,12 @@ has the first of the worker's rows that holds. In a sentence `{said}` is what th
 like are for one worker or several.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from elasticjob_cli.reading.look import Look
-from elasticjob_cli.reading.worker import WorkerView
+from elasticjob.blockers import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER
+from elasticjob.reading.waits import Reason
 from elasticjob_cli.why import job_causes as job
 from elasticjob_cli.why import pod_causes as pod
 from elasticjob_cli.why.causes import Cause
-
-
-class JobRow(NamedTuple):
-    """`covers`: nothing of its pods explains more while this holds."""
-
-    cause: Cause
-    test: Callable[[Look], str | None]
-    sentence: str
-    remedy: str = ""
-    covers: bool = True
-
-
-class WorkerRow(NamedTuple):
-    """`sentence` follows "worker 3, ". `stuck`: it will not come by itself, so nobody waits for it."""
-
-    cause: Cause
-    test: Callable[[WorkerView, Look], str | None]
-    sentence: str
-    remedy: str = ""
-    stuck: bool = False
-
+from elasticjob_cli.why.rows import JobRow, WorkerRow
 
 OF_JOB = (
     JobRow(
@@ -90,18 +67,18 @@ OF_JOB = (
         "Kueue has not admitted all of it: {said}.",
         "It goes on by itself when its queue has room; who holds how much is in `kubectl get workloads`.",
     ),
-    JobRow(Cause.ACCESS_REFUSED, job.access_refused, "Its workers have no access: {said}."),
-    JobRow(Cause.NAME_TAKEN, job.name_taken, "A pod cannot be made: {said}.", covers=False),
+    JobRow(Cause.ACCESS_REFUSED, job.told(Reason.ACCESS_REFUSED), "Its workers have no access: {said}."),
+    JobRow(Cause.NAME_TAKEN, job.told(Reason.NAME_TAKEN), "A pod cannot be made: {said}.", covers=False),
     JobRow(
         Cause.QUOTA,
-        job.quota,
+        job.told(Reason.QUOTA_EXCEEDED),
         "A quota of the namespace refuses a pod: {said}.",
         "It is tried again, at the latest after 160 s: make room in the quota, or scale the job down.",
         covers=False,
     ),
     JobRow(
         Cause.ADMISSION,
-        job.admission,
+        job.told(Reason.ADMISSION_REFUSED),
         "The cluster refuses a pod: {said}.",
         "It is tried again, at the latest after 160 s: change the template, or what refuses it.",
         covers=False,
@@ -115,7 +92,7 @@ OF_JOB = (
     ),
     JobRow(
         Cause.CONTAINER_FAILED,
-        job.container_failed,
+        job.told(CONTAINER_FAILED),
         "A container fails after success: {said}.",
         "See what its command does after torchrun, and its log: `kubectl logs --previous`.",
         covers=False,
@@ -160,6 +137,16 @@ OF_JOB = (
         "drain.graceSeconds at most.",
         covers=False,
     ),
+    JobRow(
+        Cause.DRAIN_GRACE_OVER,
+        job.told(DRAIN_GRACE_OVER),
+        "A drain has waited for long enough: {said}.",
+        "Where replacements take longer, raise `drain.graceSeconds`.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.BUDGET_REFUSED, job.told(BUDGET_REFUSED), "Its PodDisruptionBudget cannot be had: {said}.", covers=False
+    ),
 )
 
 OF_WORKER = (
@@ -172,13 +159,13 @@ OF_WORKER = (
     WorkerRow(
         Cause.STORELESS,
         pod.held_back_storeless,
-        "whose pod{s} failed {said}",
+        "which {have} no pod: {said}",
         "As rank 0 it served no store: see its log. Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(
         Cause.BACK_OFF,
         pod.held_back,
-        "whose pod{s} failed {said}",
+        "which {have} no pod: {said}",
         "Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),
@@ -192,7 +179,7 @@ OF_WORKER = (
     ),
     WorkerRow(
         Cause.QUEUED,
-        pod.queued,
+        pod.kept_by(Reason.QUOTA_PENDING),
         "which {wait} for quota: {said}",
         "Its queue has no room: `kubectl describe workloads.kueue.x-k8s.io` says what is missing.",
         stuck=True,
@@ -234,14 +221,14 @@ OF_WORKER = (
     ),
     WorkerRow(
         Cause.IMAGE,
-        pod.image,
+        pod.at_fault(Reason.IMAGE_PULL),
         "whose image cannot be had: {said}",
         "Name an image that the nodes can pull.",
         stuck=True,
     ),
     WorkerRow(
         Cause.CONFIG,
-        pod.config_missing,
+        pod.at_fault(Reason.CONFIG_MISSING),
         "whose container{s} refer{v} to what is not there: {said}",
         "Make it, or change the reference in the template.",
         stuck=True,
@@ -265,6 +252,13 @@ OF_WORKER = (
         pod.sidecar_crashes,
         "whose sidecar{s} crash{es}: {said}",
         "See its log: `kubectl logs --container elasticjob-sidecar --previous`.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.SIDECAR_CRASHES,
+        pod.kept_by(Reason.SIDECAR_CRASHES),
+        "whose pod{s} cannot start: {said}",
+        "See its log (`kubectl logs --previous`); its ends do not count against maxRestarts.",
         stuck=True,
     ),
     WorkerRow(

@@ -21,7 +21,11 @@ class Reason(StrEnum):
     """A word for people, in the column REASON: the worst comes first."""
 
     TEMPLATE_INVALID = "TemplateInvalid"
-    POD_REFUSED = "PodRefused"
+    OPERATOR_WITHOUT_RIGHTS = "OperatorWithoutRights"
+    ACCESS_REFUSED = "AccessRefused"
+    NAME_TAKEN = "NameTaken"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    ADMISSION_REFUSED = "AdmissionRefused"
     IMAGE_PULL = "ImagePull"
     CONFIG_MISSING = "ConfigMissing"
     CONTAINER_ERROR = "ContainerError"
@@ -45,11 +49,12 @@ class Reason(StrEnum):
 
 class Kind(NamedTuple):
     """What the cause of a pod's wait is to the rendezvous, and to people. `several`: what is said of all who wait so by
-    their number; such a wait is no fault."""
+    their number; such a wait is no fault. `passes`: it ends by itself, as far as is known."""
 
     state: PodState
     remedy: str
     several: str = ""
+    passes: bool = False
 
 
 KINDS: Mapping[Reason, Kind] = {
@@ -72,17 +77,18 @@ KINDS: Mapping[Reason, Kind] = {
         PodState.UNSCHEDULABLE,
         "the others go on meanwhile (kubectl describe workloads.kueue.x-k8s.io says what is missing)",
         several="wait for quota",
+        passes=True,
     ),
     Reason.SCHEDULING_GATED: Kind(
         PodState.UNSCHEDULABLE, "it waits until its scheduling gates are removed; the others go on without it"
     ),
     Reason.UNSCHEDULABLE: Kind(PodState.UNSCHEDULABLE, "make room or add nodes, or ask for less in the template"),
     Reason.NODE_DRAINING: Kind(
-        PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves"
+        PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves", passes=True
     ),
-    Reason.POD_MISSING: Kind(PodState.PENDING, "should it last, the operator's log says why"),
-    Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why"),
-    Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why"),
+    Reason.POD_MISSING: Kind(PodState.PENDING, "should it last, the operator's log says why", passes=True),
+    Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why", passes=True),
+    Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why", passes=True),
 }
 # what passes by itself in most jobs, a moment after a worker is wanted: it is named, and announced as no event
 PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
@@ -96,12 +102,14 @@ BLOCKED: Mapping[Fault, Reason] = {
 
 class Wait(NamedTuple):
     """Why a worker is not there, or is not to stay: what Kubernetes says of it; how often what crashes was started
-    again; whether it would be a spare, which the others do not wait for."""
+    again; whether it would be a spare, which the others do not wait for; the object at fault, as Kind/name, where that
+    is known and not the pod."""
 
     reason: Reason
     said: str
     crashes: int = 0
     spare: bool = False
+    object: str = ""
 
     @property
     def whose(self) -> str:
@@ -134,7 +142,7 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
         return None
     for one in pod.containers:
         if one.fault:
-            return Wait(BLOCKED[one.fault], joined(one.reason, one.message))
+            return Wait(BLOCKED[one.fault], joined(one.reason, one.message or one.image))
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 
@@ -173,13 +181,14 @@ def _init_crash(pod: Pod) -> Wait | None:
 
 def _unscheduled(pod: Pod) -> Wait | None:
     if queue := pod.awaited_queue:
-        return Wait(Reason.QUOTA_PENDING, f"in the queue {queue}")
+        return Wait(Reason.QUOTA_PENDING, f"in the queue {queue}", object=f"LocalQueue/{queue}")
     found = pod.condition("PodScheduled")
     if found.reason not in ("Unschedulable", "SchedulingGated"):
         return None
     reason = Reason(found.reason)
     if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in found.message.lower():
-        reason = Reason.CLAIM_NOT_READY
+        claim = f"PersistentVolumeClaim/{pod.claims[0]}" if len(pod.claims) == 1 else ""
+        return Wait(Reason.CLAIM_NOT_READY, joined(found.reason, found.message), object=claim)
     return Wait(reason, joined(found.reason, found.message))
 
 

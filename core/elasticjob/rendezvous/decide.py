@@ -76,9 +76,10 @@ def note_invalid(step: Step) -> None:
             message = (
                 f"pod {worker.replacement} of worker {worker.index} was not made by the operator: it will be deleted"
             )
-            step.announce("UnknownPod", message, warning=True)
+            step.announce("UnknownPod", message, warning=True, worker=worker.index)
         elif worker.invalid:
-            step.announce("InvalidRecord", f"worker {worker.index}'s ElasticWorker: {worker.invalid}", warning=True)
+            message = f"worker {worker.index}'s ElasticWorker: {worker.invalid}"
+            step.announce("InvalidRecord", message, warning=True, worker=worker.index)
     step.clock(invalid=found)
 
 

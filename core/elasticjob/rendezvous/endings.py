@@ -21,7 +21,7 @@ def note_finished(step: Step) -> None:
             continue
         if _has_finished(step, worker):
             step.set(finished=(*step.state.finished, member))
-            step.announce("WorkerFinished", f"worker {worker.index} finished")
+            step.announce("WorkerFinished", f"worker {worker.index} finished", worker=worker.index)
         elif worker.pod not in ENDED and has_succeeded(step.state, worker):
             finishing.append(member)
     step.set(finishing=tuple(sorted(finishing)))

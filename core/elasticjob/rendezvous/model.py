@@ -295,13 +295,15 @@ class State:
 class Event(NamedTuple):
     """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence.
 
-    `cause`: of a round or a loss, why, in one word.
+    `cause`: of a round or a loss, why, in one word. `worker`: the index of the worker that it is about, if it is about
+    one.
     """
 
     reason: str
     message: str
     warning: bool = False
     cause: str = ""
+    worker: int | None = None
 
 
 class Failed(NamedTuple):

@@ -76,8 +76,10 @@ class Step:
             self.state = state
             self._roster = self._current = self._able = None
 
-    def announce(self, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
-        self.events.append(Event(reason, message, warning, cause))
+    def announce(
+        self, reason: str, message: str, *, warning: bool = False, cause: str = "", worker: int | None = None
+    ) -> None:
+        self.events.append(Event(reason, message, warning, cause, worker))
 
     def replace_pod(self, index: int, replacement: int) -> None:
         """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
@@ -97,7 +99,7 @@ class Step:
             failures = self.put_off(lost.index, lost.why, was_member=lost.was_member, ignored=lost.ignored)
             if delay := delay_of(failures):
                 message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
-        self.announce("WorkerLost", message, warning=True, cause=lost.cause)
+        self.announce("WorkerLost", message, warning=True, cause=lost.cause, worker=lost.index)
 
     def put_off(self, index: int, why: str, *, was_member: bool, ignored: bool) -> Failures:
         """The index waits for its next pod, longer each time."""

@@ -12,6 +12,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
+from elasticjob_operator.job.refusals import Refusal, without_access
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
 from elasticjob_operator.objects.pods import access_name, service_account
@@ -26,7 +27,11 @@ WITHOUT_BUDGET = (
 
 
 class Obstacle(Exception):
-    """An object is in the way; the sentence names it and says what to do."""
+    """An object is in the way; the sentence names it and says what to do. `object`: as Kind/name."""
+
+    def __init__(self, sentence: str, body: Object) -> None:
+        super().__init__(sentence)
+        self.object = f"{body['kind']}/{body['metadata']['name']}"
 
 
 class Access:
@@ -40,7 +45,13 @@ class Access:
         self._access_at = -math.inf  # when it was found in order
         self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
+        self._in_the_way = ""
         self.budget_problem: str | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """`problem` as the status takes it."""
+        return without_access(self.problem, self._in_the_way) if self.problem else None
 
     def owes(self, budget: Budget) -> bool:
         """Whether the workers have their access, and another budget than this one, or have not been given one yet."""
@@ -84,7 +95,7 @@ class Access:
         try:
             given = await self._is_access_given(job, spec)
         except Obstacle as obstacle:
-            self.problem = str(obstacle)
+            self.problem, self._in_the_way = str(obstacle), obstacle.object
             return False
         self.problem = None
         if given:
@@ -128,7 +139,9 @@ class Access:
         except Busy:
             raise
         except ApiError as error:
-            raise Obstacle(f"the {body['kind']} {name}, which is not to be, cannot be deleted: {error}") from error
+            raise Obstacle(
+                f"the {body['kind']} {name}, which is not to be, cannot be deleted: {error}", body
+            ) from error
 
     async def _pull_secrets(self, namespace: str) -> list[Object]:
         """Those of the account that pods have when they name none."""
@@ -151,7 +164,7 @@ class Access:
             raise
         except ApiError as error:
             need = "" if body["kind"] == BUDGET else ", which the workers need,"
-            raise Obstacle(f"{what}{need} cannot be had: {error}") from error
+            raise Obstacle(f"{what}{need} cannot be had: {error}", body) from error
 
     async def _ensure(self, collection: str, path: str, body: Object, job: Object, what: str) -> bool:
         try:
@@ -160,9 +173,9 @@ class Access:
             await self._kube.request("POST", collection, body)
             return True
         if "deletionTimestamp" in found["metadata"]:
-            return self._is_going(what)
+            return self._is_going(what, body)
         if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, job):
-            raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name")
+            raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name", body)
         change = change_of(found, body)
         if own and change is None:
             return True
@@ -173,11 +186,11 @@ class Access:
             await self._kube.request("POST", collection, body)
         return True
 
-    def _is_going(self, what: str) -> bool:
+    def _is_going(self, what: str, body: Object) -> bool:
         now = time.monotonic()
         self._going_since = min(self._going_since, now)
         if now - self._going_since >= GOING_SECONDS:
-            raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers")
+            raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers", body)
         return False
 
 

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
 from elasticjob.kube.paths import WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.pods import template_hash
@@ -19,7 +20,7 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
-from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
@@ -44,6 +45,13 @@ NO_KUEUE = (
 NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value kueue.gang"
 
 
+class Trouble(NamedTuple):
+    """Why Workloads cannot be seen or changed. `is_fault`: somebody has to mend that."""
+
+    why: str
+    is_fault: bool
+
+
 class Gang:
     """The Workloads of one job, as far as this operator knows; of a job that is admitted by pods it does nothing."""
 
@@ -56,7 +64,8 @@ class Gang:
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
         self._are_left = are_left  # Workloads of an earlier job of the name, of which pods run
-        self._unseen, self._refused = "", ""  # why the Workloads cannot be seen, or changed
+        self._unseen: Trouble | None = None
+        self._refused: Trouble | None = None  # of a change
         self._refusals = Refusals()  # by Kueue, of what was asked for
         self._announced: tuple[str, bool] | None = None
 
@@ -70,7 +79,7 @@ class Gang:
         try:
             there = await self._workloads.of(key, self._changed_at, within)
         except FAILURES as error:
-            self._unseen = _remedy(error)
+            self._unseen = _trouble(error)
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
                 self._shares, self._are_left = self._shares or (), False
             return
@@ -79,7 +88,7 @@ class Gang:
             self._are_left = not await delete_left(self._kube, key, there)
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
-        self._is_fresh, self._unseen = True, ""
+        self._is_fresh, self._unseen = True, None
 
     @property
     def has_some(self) -> bool:
@@ -97,15 +106,18 @@ class Gang:
         found = quota.allowance(spec, state, quota.there_of(workers), shares)
         if not (found.unknown or found.told):
             return found
-        why = self._unseen or self._refused or self._lately()
-        return found._replace(told="; ".join(filter(None, (found.told, why))))
+        trouble, before = self._unseen or self._refused, self._lately()
+        told = "; ".join(filter(None, (found.told, trouble.why if trouble else before)))
+        is_fault = trouble.is_fault if trouble else bool(before) or self._is_refused()
+        return found._replace(told=told, refused=found.refused or is_fault)
 
     def _lately(self) -> str:
         """Why Kueue has refused the last Workload, once that is gone."""
         if self._refusals.first is None or self._is_refused():
             return ""
         asks = any(share.waits for share in self._shares or ())
-        return f"{REFUSED}{self._refusals.first[1]}" + ("" if asks else f"; it asks again within {RETRY.longest:g} s")
+        again = "" if asks else f"; it asks again within {RETRY.longest:g} s"
+        return f"{REFUSED}{self._refusals.first[1].why}{again}"
 
     def _is_refused(self) -> bool:
         return any(share.refused for share in self._shares or ())
@@ -133,13 +145,13 @@ class Gang:
         if plan != Plan():
             left = self._changed_at + REFUSED_SECONDS - time.monotonic() if self._refused else 0
             return LookAgain(left if left > 0 else await self._carry_out(job, spec, plan))
-        self._refused = ""
+        self._refused = None
         self._within = WAITING_SECONDS if report.allowance.told else HELD_SECONDS
         return LookAgain(self._within)
 
     async def _carry_out(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> float:
         """Returns after how many seconds to look again."""
-        self._refused = ""
+        self._refused = None
         try:
             await self._apply(job, spec, plan)
         except (Busy, TimeoutError):
@@ -147,7 +159,7 @@ class Gang:
         except Terminating:
             raise
         except FAILURES as error:
-            self._refused, self._within = _remedy(error), REFUSED_SECONDS
+            self._refused, self._within = _trouble(error), REFUSED_SECONDS
         else:
             self._within = CHANGED_SECONDS
         finally:
@@ -160,7 +172,7 @@ class Gang:
         for share in plan.delete:
             await self._kube.delete(f"{path}/{workload_name(meta['name'], share.number)}", share.uid)
             if share.refused:
-                self._refusals.note({ASK: Answer(why=share.said)}, time.monotonic())
+                self._refusals.note({ASK: Answer(refusal=Refusal(share.said))}, time.monotonic())
         for share, kept in plan.shrink:
             back = [{"name": POD_SET, "count": share.ask.workers - kept}]
             name = workload_name(meta["name"], share.number)
@@ -210,6 +222,10 @@ class Gang:
             warning = refused or bool(self._unseen or self._refused)
             self._announcer.announce(report.job, reason, told, warning=warning)
         self._announced = reason, refused
+
+
+def _trouble(error: Exception) -> Trouble:
+    return Trouble(_remedy(error), isinstance(error, ApiError) and not isinstance(error, Unavailable))
 
 
 def _remedy(error: Exception) -> str:

@@ -14,6 +14,7 @@ from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid,
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name, template_hash
 from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.text import printable
@@ -24,7 +25,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
-from elasticjob_operator.job.refusals import Answer, Refusals
+from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
@@ -46,7 +47,7 @@ class WorkerPods:
         self._kube, self._cache, self._announcer = kube, cache, announcer
         self._image, self._slots = image, slots
         self._refusals, self._made_from = Refusals(), ""
-        self.refusal: str | None = None
+        self.refusal: Refusal | None = None
 
     async def delete(self, job: Object, workers: Iterable[Worker]) -> None:
         await _all(self._delete(job, worker) for worker in workers)
@@ -83,7 +84,7 @@ class WorkerPods:
             return again
         self.refusal = refusal
         if refusal:
-            self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
+            self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal.why}", warning=True)
         return LookAgain(0.0)  # for the status to say so
 
     async def _create(
@@ -116,13 +117,14 @@ class WorkerPods:
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
-                return Answer(taken=True, why=await self._who_has(job, pod["metadata"]["name"]))
+                why = await self._who_has(job, name := pod["metadata"]["name"])
+                return Answer(taken=True, refusal=Refusal(why, Reason.NAME_TAKEN, f"Pod/{name}") if why else None)
             except (Busy, Terminating):
                 raise
             except ApiError as error:
-                return Answer(why=explained(NAMED.sub("", str(error)), pod))
+                return Answer(refusal=refused(explained(NAMED.sub("", str(error)), pod)))
             except TimeoutError as error:
-                return Answer(why=f"{error}, as with a webhook that is slow")
+                return Answer(refusal=Refusal(f"{error}, as with a webhook that is slow"))
         return Answer(made=True)
 
     async def _who_has(self, job: Object, name: str) -> str:

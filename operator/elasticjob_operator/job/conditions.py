@@ -1,19 +1,19 @@
 """A job's conditions and its reason, in words for people: what it waits for, and what keeps workers away. Pure."""
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.reading.waits import Reason, Wait
-from elasticjob.rendezvous import State, roster_of
+from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
-from elasticjob.rendezvous.roster import current
+from elasticjob.rendezvous.roster import Roster, current
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import CONTAINER_FAILED, CONTAINERS_RUN, FINISHING
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY
@@ -91,12 +91,39 @@ def _had_condition(type: str, report: Report) -> bool:
 
 def _invalid_records(report: Report) -> str:
     """Which ElasticWorkers count for nothing, and why; the first few of them."""
-    if not any(worker.invalid for worker in report.workers):
-        return ""
-    workers = current(report.decision.state, report.workers)
-    bad = [workers[index] for index in sorted(workers) if workers[index].invalid and not workers[index].deleting]
+    bad = invalid_records(report)
     shown = [f"worker {worker.index}: {worker.invalid}" for worker in bad[:INVALID_SHOWN]]
     return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
+
+
+def invalid_records(report: Report) -> list[Worker]:
+    """Whose ElasticWorkers count for nothing, by index."""
+    if not any(worker.invalid for worker in report.workers):
+        return []
+    workers = current(report.decision.state, report.workers)
+    return [workers[index] for index in sorted(workers) if workers[index].invalid and not workers[index].deleting]
+
+
+def silent_workers(roster: Roster, report: Report) -> list[Worker]:
+    """Those that a forming round misses whose torchruns have not spoken, unless their sidecars say why."""
+    told = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    return [worker for worker in silent_starts(roster.awaited) if worker.index not in told]
+
+
+def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
+    """What is told of these, of `silent_workers`."""
+    enough = len(roster.joined) >= min_members(report.bounds, report.decision.state)
+    return silence(silent, report.started, report.spec.rendezvous.start_timeout_seconds, enough=enough)
+
+
+def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
+    """Each cause once with all workers that it keeps away, the worst first."""
+    found: dict[tuple[object, ...], tuple[Wait, list[int]]] = {}
+    for index in sorted(waits):
+        wait = waits[index]
+        known = found.setdefault((wait.reason, wait.said, wait.spare, wait.object), (wait, []))
+        known[1].append(index)
+    return sorted(found.values(), key=lambda one: (ORDER[one[0].reason], one[1][0]))
 
 
 def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
@@ -125,7 +152,7 @@ def _obstacle(report: Report) -> Reason | None:
     found = {wait.reason for wait in report.waits.values()}
     found -= {Reason.NOT_JOINED} if report.decision.state.phase is RendezvousPhase.FORMING else set()
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
-    found |= {Reason.POD_REFUSED} if report.refusal else set()
+    found |= {report.refusal.reason} if report.refusal else set()
     found |= {Reason.QUOTA_PENDING} if report.allowance.told else set()
     found |= {Reason.INVALID_RECORD} if _invalid_records(report) else set()
     return next((reason for reason in Reason if reason in found), None)
@@ -147,10 +174,8 @@ def _rendezvoused(report: Report) -> Finding:
     least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
-    kept = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
-    if silent := [worker for worker in silent_starts(roster.awaited) if worker.index not in kept]:
-        seconds = report.spec.rendezvous.start_timeout_seconds
-        message += f"; {silence(silent, report.started, seconds, enough=len(roster.joined) >= least)}"
+    if silent := silent_workers(roster, report):
+        message += f"; {silence_of(silent, roster, report)}"
     told = [message, *_obstacles(report)]
     return Finding(name, "False", _obstacle(report) or reason, "; ".join(told))
 
@@ -158,7 +183,7 @@ def _rendezvoused(report: Report) -> Finding:
 def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
-    found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
+    found += [f"a pod cannot be made: {report.refusal.why}"] if report.refusal else []
     found += [report.allowance.told] if report.allowance.told else []
     found += [evictions(report.spec)] if report.budget is Budget.OPEN else []
     found += _told(report.spec, report.waits)
@@ -167,10 +192,7 @@ def _obstacles(report: Report) -> list[str]:
 
 def _told(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
     """Each cause once with the first few workers that it keeps away, the worst first."""
-    kept: dict[Wait, list[int]] = {}
-    for index, wait in sorted(waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
-        kept.setdefault(wait._replace(crashes=0), []).append(index)
-    return [f"{_who(spec, wait, indices)}: {wait.sentence}" for wait, indices in islice(kept.items(), MISSING_SHOWN)]
+    return [f"{_who(spec, wait, indices)}: {wait.sentence}" for wait, indices in grouped(waits)[:MISSING_SHOWN]]
 
 
 def _sidecars_not_ready(report: Report) -> str:

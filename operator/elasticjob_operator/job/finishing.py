@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
+from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
 
-FINISHING, CONTAINERS_RUN, CONTAINER_FAILED = "Finishing", "ContainersRun", "ContainerFailed"
+FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
 
 Crashes = Mapping[Member, int]  # how often each container had been started again when that was last announced
@@ -54,7 +55,7 @@ def finishing_of(
         sentence=_sentence(spec, before, state, waited, now) if waited else "",
         failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
         crashes={one: worker.crashes for one, worker in there.items()},
-        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True) for one in fresh),
+        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
     )
 
 

@@ -11,13 +11,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus
+from elasticjob.blockers import NETWORK_FAULT
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 
-CONNECTED, FAULT, REACHABLE = "Connected", "NetworkFault", "Reachable"
+CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
 STANDS_SECONDS = 30.0  # until a suspicion is told: a sidecar may be slow for a while
 SETTLE_SECONDS, SETTLE_SECONDS_EACH = (
     15.0,

@@ -131,7 +131,8 @@ class Observer:
         worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
-            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {pod.node} is about to go ({taint})")
+            said = f"its node {pod.node} is about to go ({taint})"
+            wait = wait or Wait(Reason.NODE_DRAINING, said, object=f"Node/{pod.node}")
         worker = replace(worker, topology=topology) if topology else worker
         return ObservedPod(pod, record, node, reading, worker, wait)
 

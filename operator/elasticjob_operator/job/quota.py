@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec
+from elasticjob.agreed import limited, rendezvous_spec
+from elasticjob.api import Admitted, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading.waits import Reason, Wait
@@ -27,6 +27,8 @@ from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 UNSEEN = "Kueue has not looked at it yet"
 PREEMPTED = "Preempted"  # Kueue's word for what gives way to others
 TWICE = "Kueue wants quota for the pod of a gang too"
+# what Kueue says of a queue that admits nothing before somebody mends it
+QUEUE_FAULT = re.compile(r"Queue \S+ (doesn't exist|is inactive)")
 NO_DEFAULT = "name the LocalQueue otherwise if it is default, as that takes all pods of its namespace"
 
 
@@ -92,22 +94,27 @@ class Plan(NamedTuple):
 
 class Allowance(NamedTuple):
     """What the quota makes of a job's spec: so many of its `replicas` and spares, None for all; or it `suspends` it.
-    `told`: why that is not all, in a sentence. `unknown`: these are the workers that are there, and no pod may be
-    made."""
+    `told`: why that is not all, in a sentence; `refused`: somebody has to mend that. `unknown`: these are the workers
+    that are there, and no pod may be made."""
 
     replicas: int | None = None
     spares: int = 0
     suspends: bool = False
     told: str = ""
     unknown: bool = False
+    refused: bool = False
+
+    def admitted(self, spec: ElasticJobSpec) -> Admitted | None:
+        """As the status says it; None where all of `spec` may run."""
+        if self.suspends:
+            return Admitted(replicas=0)
+        if self.replicas is None or (self.replicas, self.spares) == (spec.replicas, spec.spare_replicas):
+            return None
+        return Admitted(replicas=self.replicas, spares=self.spares)
 
     def of(self, spec: ElasticJobSpec) -> ElasticJobSpec:
         """The spec that the rendezvous is held to."""
-        if self.suspends:
-            return spec.model_copy(update={"suspend": True})
-        if self.replicas is None:
-            return spec
-        return spec.model_copy(update={"replicas": self.replicas, "spare_replicas": self.spares})
+        return limited(spec, self.admitted(spec))
 
 
 UNLIMITED = Allowance()
@@ -186,8 +193,12 @@ def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence
     if shares is None:
         return _of_those_there(spec, state, need, there)
     if not trains(shares, need):
-        return Allowance(suspends=True, told=_why_none(shares, need))
-    return _limited(spec, state, allowed(shares))._replace(told=_why_fewer(shares, need))
+        return _told(Allowance(suspends=True), _why_none(shares, need))
+    return _told(_limited(spec, state, allowed(shares)), _why_fewer(shares, need))
+
+
+def _told(allowance: Allowance, why: str) -> Allowance:
+    return allowance._replace(told=why, refused=QUEUE_FAULT.search(why) is not None)
 
 
 def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:

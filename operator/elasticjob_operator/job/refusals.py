@@ -5,23 +5,52 @@ intervals, and for one of many pods only: the others are tried when that one was
 ResourceQuota until it has ended or is gone, so once one has, it is asked again at once.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from elasticjob.kube.retry import RetryPolicy
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, Retry
 
 RETRY = RetryPolicy(10.0, 160.0)
 # by so many doublings sooner than the first time, as what has become free is counted a moment after a pod is gone
 FREED_TRIES = -3
+# how the API server's authorization refuses, and its quotas; it has no other word for the two than 403
+NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
+QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
+
+
+class Refusal(NamedTuple):
+    """Why no pod is made: in a sentence, in a word, and the object at fault as Kind/name, where that is known."""
+
+    why: str
+    reason: Reason = Reason.ADMISSION_REFUSED
+    object: str = ""
+
+
+def refused(why: str) -> Refusal:
+    """What the API server has refused, by what it says."""
+    if NO_RIGHT.search(why):
+        return Refusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
+    if found := QUOTA.search(why):
+        return Refusal(why, Reason.QUOTA_EXCEEDED, f"ResourceQuota/{found[1]}")
+    return Refusal(why)
+
+
+def without_access(why: str, object: str) -> Refusal:
+    """That the workers cannot be given their access, of which `object` is a part."""
+    by = refused(why)
+    return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else Refusal(why, Reason.ACCESS_REFUSED, object)
 
 
 class Answer(NamedTuple):
-    """What came of a try to make a pod. `why` it was not made, in a sentence; `taken`: another pod has its name."""
+    """What came of a try to make a pod. `refusal`: why it was not made; None where that need not be said. `taken`:
+    another pod has its name."""
 
     made: bool = False
-    why: str = ""
+    refusal: Refusal | None = None
     taken: bool = False
 
 
@@ -29,16 +58,16 @@ class Refusals:
     """Those of one job's pods. A name that is taken is no refusal: it is tried at each call, but announced like one."""
 
     def __init__(self) -> None:
-        self._refused: dict[PodKey, str] = {}
-        self._taken: dict[PodKey, str] = {}
+        self._refused: dict[PodKey, Refusal | None] = {}
+        self._taken: dict[PodKey, Refusal | None] = {}
         self._tries, self._again_at = 0, 0.0
         self._there: frozenset[str] = frozenset()
 
     @property
-    def first(self) -> tuple[int, str] | None:
+    def first(self) -> tuple[int, Refusal] | None:
         """The first worker to be announced, and why there is no pod for it."""
-        known = {pod_key: why for pod_key, why in (self._taken | self._refused).items() if why}
-        return min((pod_key[0], why) for pod_key, why in known.items()) if known else None
+        known = self._taken | self._refused
+        return min(((pod_key[0], why) for pod_key, why in known.items() if why), default=None)
 
     def due(self, wanted: Iterable[PodKey], now: float, there: frozenset[str] = frozenset()) -> list[PodKey]:
         """Those of `wanted` to try now; what is not wanted is forgotten. `there`: the pods that take room."""
@@ -61,8 +90,8 @@ class Refusals:
         if any(answer.made for answer in answers.values()):
             freed, self._tries = bool(self._refused), 0
             self._refused.clear()
-        refused = {pod_key: one.why for pod_key, one in answers.items() if not one.made and not one.taken}
-        self._taken |= {pod_key: one.why for pod_key, one in answers.items() if one.taken}
+        refused = {pod_key: one.refusal for pod_key, one in answers.items() if not one.made and not one.taken}
+        self._taken |= {pod_key: one.refusal for pod_key, one in answers.items() if one.taken}
         if refused:
             self._refused |= refused
             self._again_at = now + RETRY.pause(self._tries)

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, LeaseIdentity, NodeFailures, Progress
+from elasticjob.api import Active, Admitted, ElasticJobSpec, ElasticJobStatus, LeaseIdentity, NodeFailures, Progress
 from elasticjob.objects import Object
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
@@ -14,6 +14,7 @@ from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
+from elasticjob_operator.job.refusals import Refusal
 from elasticjob_operator.job.sidecars import PageCall
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
@@ -32,7 +33,7 @@ class Report(NamedTuple):
     decision: Decision
     before: ElasticJobStatus
     problem: str | None
-    refusal: str | None
+    refusal: Refusal | None
     term: int
     now: str
     progress: Progress | None = None
@@ -54,6 +55,12 @@ class Report(NamedTuple):
     def limited(self) -> ElasticJobSpec:
         """The spec that the rendezvous is held to."""
         return self.allowance.of(self.spec)
+
+    @property
+    def admitted(self) -> Admitted | None:
+        """The part of a gang that has quota; as the status said it before, while that cannot be seen."""
+        unseen = self.allowance.unknown and not self.allowance.suspends
+        return self.before.admitted if unseen else self.allowance.admitted(self.spec)
 
     @property
     def bounds(self) -> Spec:

@@ -14,6 +14,7 @@ from elasticjob.rendezvous import Matched, PodState, State, Worker, roster_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
 from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.job.blockers import blockers_of
 from elasticjob_operator.job.conditions import Finding, findings_of, reason_of
 from elasticjob_operator.job.finishing import succeeded
 from elasticjob_operator.job.report import Report
@@ -35,6 +36,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         phase=_phase(state, report.spec, alive),
         reason=reason_of(report, findings),
         conditions=_conditions(findings, report),
+        blockers=blockers_of(report),
         replicas=len(placed),
         ready_replicas=len(report.ready.intersection(placed)),
         spares=state.spares,
@@ -72,6 +74,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         ),
         replacements=dict(state.replacements),
         draining=dict(one.pod_key for one in current(state, report.workers).values() if one.draining),
+        admitted=report.admitted,
         progress=report.progress,
         node_failures=report.node_failures,
         history=_history(report),

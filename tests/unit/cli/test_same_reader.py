@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from elasticjob.agreed import rendezvous_spec
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH, template_hash
 from elasticjob.reading import Node, Taint
 from elasticjob.reading.node import CORDONED
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import Member, State
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob.terms import RendezvousPhase
@@ -17,12 +17,15 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import answer
+from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.status import status_of
 from support.cli_jobs import LEADER, NOW
 from support.operator_objects import ID, job, pod, record, trainer, view_of
 from support.statuses import CLOCKS, report
+from support.waiting_pods import CAUSES
 
 FORMED = State(
     clocks=CLOCKS,
@@ -64,18 +67,24 @@ def of_another_template(body: Object) -> Object:
 Named = dict[int, bool]  # whether it is a spare, by index
 
 
-def both(spec: Object, others: list[Object], joined: tuple[int, ...], drains: tuple[str, ...]) -> tuple[Named, Look]:
+def both(
+    spec: Object,
+    others: list[Object],
+    joined: tuple[int, ...],
+    drains: tuple[str, ...],
+    allowance: Allowance = UNLIMITED,
+) -> tuple[Named, Look]:
     """Whom the operator names, and what the tool reads of the status that it writes."""
     pods = [runs(0), runs(1), *others]
     asked = {0: {"type": "Join", "after": 2}, 1: {"type": "Join", "after": 2}, **dict.fromkeys(joined, JOINS)}
     records = [record(index, request=request) for index, request in asked.items()]
-    found = report(FORMED, spec=spec)
+    found = report(FORMED, spec=spec, allowance=allowance)
     by_name = [{one["metadata"]["name"]: one for one in there} for there in (pods, records)]
     nodes = {name: Node(name, 1, {}, (Taint(CORDONED, "", "NoSchedule"),)) for name in drains}
     view = view_of({**job(**spec), "status": status_of(found).dump()}, *by_name, nodes=nodes)
     observer = Observer("trainer", template_hash(found.spec), drained=DRAIN_TAINTS)
     workers, _ = observer.observe(view)
-    waits = waits_of(rendezvous_spec(found.spec), FORMED, workers, observer.waits)
+    waits = waits_of(found.bounds, FORMED, workers, observer.waits)
     status = status_of(found._replace(workers=workers, waits=waits)).dump()
     body: Any = {**view.job, "status": status}
     body["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
@@ -142,3 +151,52 @@ def test_the_tool_names_whom_the_operator_names(
     for index in absent:
         assert states[index] not in ("leaves", "waits for a place", "trains")
         assert re.search(rf"\bworkers? [^:]*\b{index}\b", paragraph)
+
+
+GANG = {"replicas": 4, "maxReplicas": 4, "minReplicas": 2, "spareReplicas": 1, "quotaAdmission": "Gang"}
+
+
+@pytest.mark.parametrize(
+    ("allowance", "absent"),
+    [
+        (Allowance(2, 0, told="3 of 5 workers wait for quota"), {}),
+        (Allowance(3, 0, told="2 of 5 workers wait for quota"), {2: False}),
+        (Allowance(4, 1), {2: False, 3: False, 4: True}),
+    ],
+    ids=["its members", "one more", "all of it"],
+)
+def test_of_a_gang_the_tool_misses_no_worker_that_has_no_quota(allowance: Allowance, absent: Named) -> None:
+    by_operator, seen = both(GANG, [], (), (), allowance)
+    by_tool = {one.index: False for one in seen.missing} | {one.index: True for one in seen.absent_spares}
+    assert by_operator == by_tool == absent
+    assert not answer(seen).full
+
+
+def test_of_a_gang_without_quota_all_workers_are_counted_and_none_is_named() -> None:
+    body = job(**GANG)
+    found = report(State(clocks=CLOCKS), spec=GANG, allowance=Allowance(suspends=True, told="5 workers wait for quota"))
+    body["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
+    seen = look(Scene(job={**body, "status": status_of(found).dump()}, leader=LEADER, now=NOW))
+    assert not seen.missing
+    assert "0 of 4 workers have joined" in answer(seen).paragraph
+
+
+NAMED_OTHERWISE = {Reason.TRAINER_CRASHES: Cause.CRASH_LOOP}
+FINER = {Reason.POD_STARTING: (Cause.NO_SCHEDULER,), Reason.TRAINER_CRASHES: (Cause.CONTAINER_ERROR,)}
+
+
+@pytest.mark.parametrize(("status", "reason"), [(status, reason) for status, reason, _ in CAUSES])
+def test_the_tool_finds_for_a_pod_the_cause_that_the_operator_finds(status: Object, reason: Reason) -> None:
+    """What only the tool sees, as a registry's refusal, may say more of it."""
+    body = pod(0, phase="Pending", **status)
+    body["spec"]["containers"] = [{"name": "trainer"}]
+    found = report(State(clocks=CLOCKS), spec={"replicas": 1})
+    view = view_of(job(replicas=1), {body["metadata"]["name"]: body}, {})
+    observer = Observer("trainer", template_hash(found.spec))
+    workers, _ = observer.observe(view)
+    waits = waits_of(found.bounds, found.decision.state, workers, observer.waits)
+    assert [wait.reason for wait in waits.values()] == [reason]
+    made: Any = {**view.job, "status": status_of(found._replace(workers=workers, waits=waits)).dump()}
+    made["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
+    (told,) = answer(look(Scene(job=made, pods=(body,), leader=LEADER, now=NOW))).findings
+    assert told.cause in {NAMED_OTHERWISE.get(reason, str(reason)), *FINER.get(reason, ())}

@@ -16,7 +16,7 @@ from elasticjob_cli.why.answer import answer
 from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
-from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene
+from support.cli_jobs import NOW, ago, blocker, condition, formed, forming, joins, pod, record, scene
 
 LEASE = "elasticjob-system/elasticjob-operator"
 
@@ -274,9 +274,8 @@ def test_what_follows(seen: Look, follows: str) -> None:
 def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     """In the operator's words: this tool reads no nodes."""
     going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
-    others = "worker 7: no image: try another"
-    told = f"round 4 (2 workers): x; {others}; {going}; another starts elsewhere and takes its place"
-    reply = answer(formed([0, 1], conditions=[condition("Rendezvoused", "True", 30, told)]))
+    node = blocker("NodeDraining", going.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
+    reply = answer(formed([0, 1], blockers=[blocker("ImagePull", "no image", 7), node]))
     assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
     assert f"A node is about to go: {going}. Others start elsewhere " in reply.paragraph
 
@@ -308,10 +307,10 @@ def never_started(index: int, **state: Any) -> Object:
     return pod(index, containerStatuses=[status])
 
 
-REFUSED = (
-    "0 of 3 workers have joined; worker 2: its pods failed 4 times in a row: its pod failed (OOMKilled); each next pod "
-    "is made later, at most 300 s after the last failed"
-)
+HELD_BACK = [
+    blocker("PodBackOff", "its pods failed 4 times in a row: its pod failed (OOMKilled)", 0, 1),
+    blocker("PodBackOff", "its pods failed 2 times in a row: its node rejected the pod", 2),
+]
 STARTS = pod(2, since=None)
 LEFT = {"type": "Leave", "cause": "AgentLost"}
 
@@ -319,11 +318,6 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
 @pytest.mark.parametrize(
     ("seen", "cause", "sentence"),
     [
-        (
-            forming(conditions=[condition("Rendezvoused", "False", 12, REFUSED)]),
-            Cause.BACK_OFF,
-            "whose pods failed 4 times in a row: its pod failed (OOMKilled)",
-        ),
         (forming(joined=[0, 1]), Cause.NO_POD, "worker 2, which has no pod yet"),
         (
             forming(joined=[0, 1], pods=[crash(2)]),
@@ -392,6 +386,18 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
 def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: Cause, sentence: str) -> None:
     assert causes(seen) == [cause]
     assert sentence in answer(seen).paragraph
+
+
+def test_a_sidecar_of_the_templates_that_crashes_does_not_count_as_the_trainer_and_is_not_said_to() -> None:
+    """As the operator reads it: a sidecar should stay, and its ends do not count against maxRestarts."""
+    proxy = crash(2, "proxy")
+    proxy["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+    seen = forming(joined=[0, 1], pods=[proxy])
+    assert causes(seen) == [Cause.SIDECAR_CRASHES]
+    assert "whose pod cannot start: the sidecar proxy crashes: exit code 1: ImportError" in answer(seen).paragraph
+    assert "its ends do not count against maxRestarts" in answer(seen).paragraph
+    fetch = crash(2, "fetch")
+    assert causes(forming(joined=[0, 1], pods=[fetch])) == [Cause.INIT_CRASHES]
 
 
 SILENT = "no torchrun of worker 0, 1 has spoken to its sidecar"
@@ -487,9 +493,34 @@ def test_a_pod_that_took_a_members_place_is_no_member() -> None:
     assert [worker.index for worker in forming(joined=[0, 1], pods=[without_record]).members] == [0, 1]
 
 
+@pytest.mark.parametrize("cause", ["FirstFormation", "StoreNotReady"])
+def test_workers_whose_pods_failed_in_different_ways_are_told_with_each_its_own(cause: str) -> None:
+    seen = forming(blockers=HELD_BACK, rendezvous={"cause": cause})
+    without = [one for one in answer(seen).findings if one.workers]
+    told = [(one.cause, one.workers, one.said.rpartition(": ")[2]) for one in without]
+    if cause == "StoreNotReady":  # the round has ended by its rank 0
+        assert told == [
+            (Cause.STORELESS, (0,), "its pod failed (OOMKilled)"),
+            (Cause.BACK_OFF, (1,), "its pod failed (OOMKilled)"),
+            (Cause.BACK_OFF, (2,), "its node rejected the pod"),
+        ]
+        assert "As rank 0 it served no store: see its log." in answer(seen).paragraph
+        return
+    assert told == [
+        (Cause.BACK_OFF, (0, 1), "its pod failed (OOMKilled)"),
+        (Cause.BACK_OFF, (2,), "its node rejected the pod"),
+    ]
+    assert "workers 0 and 1, which have no pod: its pods failed 4 times in a row" in answer(seen).paragraph
+
+
+def test_a_worker_whose_pods_did_not_fail_is_not_said_to_be_held_back() -> None:
+    assert causes(forming(joined=[0], blockers=HELD_BACK[:1])) == [Cause.BACK_OFF, Cause.NO_POD]
+
+
 def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() -> None:
     said = "pod digits-1-0 does not reach pod digits-0-0 at 10.0.0.1:27601, and both live: a NetworkPolicy"
-    seen = formed([0, 1], conditions=[condition("Connected", "False", 40, said)])
+    cut_off = blocker("NetworkFault", said, 1, object="Pod/digits-0-0")
+    seen = formed([0, 1], conditions=[condition("Connected", "False", 40, said)], blockers=[cut_off])
     reply = answer(seen)
     assert (causes(seen), reply.full) == ([Cause.NETWORK], False)
     assert reply.paragraph.startswith(
@@ -506,6 +537,26 @@ def test_what_a_user_may_not_see_is_not_concluded_from() -> None:
         "Round 1 is forming for 16 min 40 s. You may not see its pods, events and elasticworkers, so nothing can be "
         "said of its workers."
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "told"),
+    [
+        ("DrainGraceOver", Cause.DRAIN_GRACE_OVER, "A drain has waited for long enough: it is so. Where "),
+        ("BudgetRefused", Cause.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be had: it is so."),
+    ],
+)
+def test_what_a_drain_meets_is_told_of_a_full_group(reason: str, cause: Cause, told: str) -> None:
+    seen = formed([0, 1], blockers=[blocker(reason, "it is so")])
+    assert (causes(seen), answer(seen).full) == ([cause], True)
+    assert told in answer(seen).paragraph
+
+
+def test_each_member_that_does_not_reach_rank_0_is_marked_however_many_are_named() -> None:
+    said = "pods digits-1-0, digits-2-0, digits-3-0 and 1 more do not reach pod digits-0-0 at 10.0.0.1:27601"
+    cut_off = blocker("NetworkFault", said, 1, 2, 3, 4)
+    seen = formed(range(6), conditions=[condition("Connected", "False", 40, said)], blockers=[cut_off])
+    assert states(seen) == ["trains", *["does not reach rank 0"] * 4, "trains"]
 
 
 def test_a_job_of_another_api_is_told() -> None:
@@ -531,9 +582,11 @@ def test_a_training_that_hangs_is_told_though_the_group_is_full() -> None:
 NO_QUOTA = "4 workers wait for quota (at least 2 must have it): in the queue gpus: insufficient unused quota"
 
 
-def gang(message: str, status: str = "False", reason: str = "QuotaPending") -> dict[str, Any]:
-    told = condition("Rendezvoused", status, 30, message, reason)
-    return {"conditions": [told], "reason": reason, "spec": {"replicas": 4, "quotaAdmission": "Gang"}}
+def gang(message: str, replicas: int = 0, *, passes: bool = True) -> dict[str, Any]:
+    """`replicas`: how many have quota."""
+    told = blocker("QuotaPending", message, passes=passes)
+    spec = {"replicas": 4, "quotaAdmission": "Gang"}
+    return {"blockers": [told], "admitted": {"replicas": replicas}, "reason": "QuotaPending", "spec": spec}
 
 
 def test_a_gang_without_quota_waits_for_no_worker() -> None:
@@ -556,7 +609,7 @@ def test_a_gang_without_quota_waits_for_no_worker() -> None:
 )
 def test_a_gang_that_somebody_has_to_help_is_no_gang_that_waits(why: str) -> None:
     told = f"4 workers wait for quota (at least 2 must have it): {why}"
-    reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(told)))
+    reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(told, passes=False)))
     assert [one.cause for one in reply.findings] == [Cause.GANG_REFUSED]
     assert f"Kueue does not admit all of it: {told}. Somebody has to mend what is named" in reply.paragraph
 
@@ -565,25 +618,24 @@ def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() ->
     held = pod(0, since=None, phase="Pending")
     held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     held["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "default"}
-    told = gang("0 of 2 workers have joined", reason="SchedulingGated")
-    reply = answer(forming(joined=[1], last=(0, 1), pods=[held], **told))
+    spec = {"replicas": 2, "quotaAdmission": "Gang"}
+    reply = answer(forming(joined=[1], last=(0, 1), pods=[held], spec=spec))
     assert Cause.QUEUED_TWICE in [one.cause for one in reply.findings]
     assert "which Kueue holds back though the gang has quota: in the queue default. Name that" in reply.paragraph
 
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
     rest = "2 of 4 workers wait for quota: in the queue gpus: insufficient unused quota"
-    told = gang(f"round 4 (2 workers): worker 1 joined; {rest}", "True")
-    reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **told))
+    reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **gang(rest, 2)))
     assert [one.cause for one in reply.findings] == [Cause.GANG]
     assert f"Kueue has not admitted all of it: {rest}. " in reply.paragraph
 
 
 def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
-    told = gang("1 of 2 workers have joined (at least 2 must); 2 of 4 workers wait for quota")
+    told = gang("2 of 4 workers wait for quota", 2)
     assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
-    worse = gang("round 4 (2 workers): x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
-    assert Cause.GANG not in causes(formed([0, 1], **worse))
+    told["blockers"] = [blocker("ImagePull", "ErrImagePull", 1), *told["blockers"]]
+    assert Cause.GANG not in causes(formed([0, 1], **told))
 
 
 def finishes(number: int = 4, stage: int = 1) -> Object:
@@ -624,7 +676,9 @@ def test_a_worker_whose_container_goes_on_while_others_train_is_finishing() -> N
 
 def test_a_container_that_fails_after_success_is_told_while_others_train() -> None:
     told = "worker 0's container failed after its torchrun had ended in success (exit code 3) and is started again"
-    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, conditions=gone_on(told, "False", "ContainerFailed"))
+    failed = [blocker("ContainerFailed", told)]
+    conditions = gone_on(told, "False", "ContainerFailed")
+    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, conditions=conditions, blockers=failed)
     assert causes(seen) == [Cause.CONTAINER_FAILED]
     assert f"A container fails after success: {told}. See what " in answer(seen).paragraph
 

@@ -14,7 +14,10 @@ TOLD = {
     "starting": (Cause.STARTING, "whose pod is starting: its init container wait runs for "),
     "sandbox": (Cause.SANDBOX, "whose pod the node cannot set up: Failed to create pod sandbox: "),
     "credentials": (Cause.PULL_SECRET, "authorization failed: no basic auth credentials. Make the Secret "),
-    "back-off": (Cause.BACK_OFF, "whose pod failed 2 times in a row: its pod failed (SysctlForbidden: "),
+    "back-off": (
+        Cause.BACK_OFF,
+        "which has no pod: its pods failed 2 times in a row: its pod failed (SysctlForbidden: ",
+    ),
     "access": (Cause.ACCESS_REFUSED, "Its workers have no access: the Role "),
     "claim-missing": (
         Cause.CLAIM,
@@ -58,7 +61,7 @@ TOLD = {
         "which waits for quota: in the queue gpus. Its queue has no room: ",
     ),
     "image": (Cause.IMAGE, "whose image cannot be had: "),
-    "init-crashes": (Cause.INIT_CRASHES, "the init container fetch, started again "),
+    "init-crashes": (Cause.INIT_CRASHES, "as an init container fails: started again "),
     "invalid-record": (Cause.INVALID_RECORD, "whose ElasticWorker makes no sense: spec.address is 10.255.255.1:27601"),
     "last-call": (Cause.NO_TORCHRUN, "It goes on with 1 of 2 in "),
     "name-taken": (Cause.NAME_TAKEN, "A pod cannot be made: there is a pod job-"),
@@ -73,7 +76,10 @@ TOLD = {
     "pull-secret": (Cause.PULL_SECRET, "Unable to retrieve some image pull secrets (no-such-secret). Make the Secret "),
     "quota": (Cause.QUOTA, "A quota of the namespace refuses a pod: exceeded quota: full, requested: pods=1, "),
     "rights-lacking": (Cause.NO_RIGHTS, "it may not list elasticjobs, watch elasticjobs, update elasticjobs/status, "),
-    "rights-refused": (Cause.NO_RIGHTS, "it may not create pods as system:serviceaccount:default:limited. "),
+    "rights-refused": (
+        Cause.NO_RIGHTS,
+        'does nothing for this job: pods is forbidden: User "system:serviceaccount:default:limited" cannot create ',
+    ),
     "slow-joiner": (Cause.NO_TORCHRUN, "It waits for worker 1, whose trainer has run for "),
     "storeless": (Cause.STORELESS, "ended because rank 0 served no store: worker "),
     "suspended": (Cause.SUSPENDED, "It is suspended: spec.suspend is true. `kubectl elasticjob resume` lets it go on."),
@@ -102,6 +108,8 @@ ON_PAPER = {
     Cause.NODE_DRAINING,
     Cause.GANG,
     Cause.QUEUED_TWICE,
+    Cause.DRAIN_GRACE_OVER,
+    Cause.BUDGET_REFUSED,
 }
 
 

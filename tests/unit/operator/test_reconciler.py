@@ -457,6 +457,21 @@ async def test_the_pod_that_replaces_one_that_failed_keeps_off_its_node(required
     assert "node-1" in str(affinity)
 
 
+async def test_a_line_of_the_log_names_the_worker_that_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    """As a field, whatever the sentence begins with."""
+    caplog.set_level("INFO")
+    recorded = failing()
+    recorded.there.append(pod(0, 7, containerStatuses=[trainer(running={})]))
+    made = reconciler(recorded)
+    for _ in range(3):
+        await made.reconcile(KEY)
+    fields = [cast(Any, line).fields for line in caplog.records if hasattr(line, "fields")]
+    workers = {one["reason"]: one.get("worker") for one in fields}
+    assert workers["UnknownPod"] == 0
+    assert workers["WorkerLost"] == 1
+    assert workers["NodeAvoided"] is None
+
+
 async def test_a_node_is_forgotten_in_time_though_nothing_happens() -> None:
     recorded = failing(forSeconds=20)
     recorded.there[1] = pod(1, containerStatuses=[trainer(running={})])

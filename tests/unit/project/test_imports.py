@@ -1,6 +1,7 @@
 """What the import contracts of `pyproject.toml` cannot say; what they find is in `guards.cases`."""
 
 import ast
+from pathlib import Path
 
 from guards.cases import PURE_LAYERS
 from support.broken_checkout import ROOT
@@ -14,3 +15,48 @@ def test_pure_layers_ask_no_clock_by_way_of_a_date() -> None:
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         called = {function.attr for function in calls if isinstance(function, ast.Attribute)}
         assert not called & {"now", "today", "utcnow"}, path
+
+
+# what they match, none of which is a sentence of ours: what one part has to know of another is a field
+MATCHES = {
+    "cli/elasticjob_cli/output/console.py": "colours of a terminal",
+    "cli/elasticjob_cli/plans/manifest.py": "names of objects",
+    "cli/elasticjob_cli/reading/times.py": "times",
+    "operator/elasticjob_operator/actions/template_check.py": "the API server's refusals",
+    "operator/elasticjob_operator/actions/worker_pods.py": "the API server's refusals",
+    "operator/elasticjob_operator/job/quota.py": "names of Workloads, and Kueue's words",
+    "operator/elasticjob_operator/job/refusals.py": "the API server's refusals",
+    "operator/elasticjob_operator/job/remedies.py": "the API server's refusals",
+    "operator/elasticjob_operator/objects/command.py": "commands of templates",
+    "operator/elasticjob_operator/objects/template.py": "quantities",
+    "operator/elasticjob_operator/options.py": "quantities",
+}
+
+
+def test_no_part_reads_anothers_sentences() -> None:
+    """A module that imports `re` says here what for."""
+    paths = [path for part in ("cli", "operator") for path in (ROOT / part).rglob("*.py")]
+    assert len(paths) > 80
+    assert {str(path.relative_to(ROOT)) for path in paths if imports_re(path)} == MATCHES.keys()
+
+
+def imports_re(path: Path) -> bool:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    return "re" in names | {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+CUTS = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix", "removesuffix", "find", "index"}
+TOLD = {"message", "reason", "sentence", "cut_off", "finishing"}
+
+
+def test_the_tool_cuts_no_sentence_of_the_operators_apart() -> None:
+    """Be it by a method of strings, or by `in`."""
+    paths = [path for folder in ("reading", "why") for path in (ROOT / "cli" / "elasticjob_cli" / folder).glob("*.py")]
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in CUTS:
+                assert not (isinstance(node.value, ast.Attribute) and node.value.attr in TOLD), (path, node.lineno)
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                right = node.comparators[0]
+                assert not (isinstance(right, ast.Attribute) and right.attr in TOLD), (path, node.lineno)

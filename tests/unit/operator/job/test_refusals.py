@@ -10,13 +10,15 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailable, error_of
+from elasticjob.reading.waits import Reason
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
-from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
+from elasticjob_operator.job.refusals import Refusal as Told
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -24,7 +26,9 @@ from support.recording_server import Announcements, RecordingServer
 
 IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
 LATE = Refusal(500, "Timeout", "no time left", after=60)
-MADE, NO = Answer(made=True), Answer(why="exceeded quota: full")
+FULL = refused("exceeded quota: full")
+TAKEN = Told("there is a pod", Reason.NAME_TAKEN)
+MADE, NO = Answer(made=True), Answer(refusal=FULL)
 
 
 def pod_keys(*indices: int) -> list[tuple[int, int]]:
@@ -81,9 +85,9 @@ class TestRefusals:
     def test_what_is_not_wanted_any_more_is_not_told(self) -> None:
         refusals = Refusals()
         self.answered(refusals, [0, 3], NO, 0)
-        assert refusals.first == (0, "exceeded quota: full")
+        assert refusals.first == (0, FULL)
         refusals.due(pod_keys(3), 1)
-        assert refusals.first == (3, "exceeded quota: full")
+        assert refusals.first == (3, FULL)
         refusals.due([], 1)
         assert refusals.first is None
 
@@ -91,8 +95,8 @@ class TestRefusals:
         refusals = Refusals()
         assert self.answered(refusals, [0], Answer(taken=True), 0) == Retry(RETRY.first)
         assert refusals.first is None
-        self.answered(refusals, [0], Answer(taken=True, why="there is a pod"), 1)
-        assert refusals.first == (0, "there is a pod")
+        self.answered(refusals, [0], Answer(taken=True, refusal=TAKEN), 1)
+        assert refusals.first == (0, TAKEN)
         assert refusals.due(pod_keys(0), 1) == pod_keys(0)
         assert self.answered(refusals, [0], MADE, 1) == Done()
         assert refusals.first is None
@@ -131,11 +135,11 @@ class TestWorkerPods:
         assert await self.create(pods, 0, 1) == LookAgain(0.0)  # the status is to say so
         assert await self.create(pods, 0, 1) == Retry(pytest.approx(10, abs=0.1))
         assert pods.refusal is not None
-        assert pods.refusal.endswith(sentence)
+        assert pods.refusal.why.endswith(sentence)
         await asyncio.sleep(11)
         await self.create(pods, 0, 1)
         assert self.asked == ["digits-0-0", "digits-1-0", "digits-0-0"]
-        assert self.announced == [f"Warning CreateFailed: worker 0: {pods.refusal}"]
+        assert self.announced == [f"Warning CreateFailed: worker 0: {pods.refusal.why}"]
 
     async def test_what_is_made_again_is_forgotten(self) -> None:
         pods = self.pods(refusal(403, "exceeded quota"))
@@ -232,8 +236,8 @@ def test_what_an_admission_plugin_denies_is_forbidden_whatever_its_status(
 @pytest.mark.looptime
 async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCaptureFixture) -> None:
     server, found = RecordingServer(), []
-    for refused in (refusal(422, "no containers"), refusal(403, "no right"), refusal(500, "a webhook"), LATE):
-        server.refuses["POST podtemplates"] = refused
+    for answer in (refusal(422, "no containers"), refusal(403, "no right"), refusal(500, "a webhook"), LATE):
+        server.refuses["POST podtemplates"] = answer
         found.append(await server.client().try_template("ml", {}))
     assert found == ["no containers", None, None, None]
     assert "no right" in caplog.text
@@ -266,3 +270,26 @@ async def test_what_the_form_is_wrong_in_is_said_without_the_name_of_what_was_tr
     server.refuses["POST podtemplates"] = refusal(422, why)
     problem, _ = await told_of_its_template(server)
     assert problem == "spec.template is not valid: template.spec.containers: Required value"
+
+
+RIGHTS = 'User "system:serviceaccount:ops:operator" cannot create resource "pods" in API group "" in the namespace "ml"'
+
+
+@pytest.mark.parametrize(
+    ("told", "reason", "object"),
+    [
+        (refused("exceeded quota: full, requested: pods=1"), Reason.QUOTA_EXCEEDED, "ResourceQuota/full"),
+        (refused("failed quota: full: must specify limits.cpu"), Reason.QUOTA_EXCEEDED, "ResourceQuota/full"),
+        (refused(RIGHTS), Reason.OPERATOR_WITHOUT_RIGHTS, ""),
+        (refused('failed calling webhook "w.example.com"'), Reason.ADMISSION_REFUSED, ""),
+        (without_access("the Role r exists and is not this job's", "Role/r"), Reason.ACCESS_REFUSED, "Role/r"),
+        (
+            without_access("the Role r cannot be had: exceeded quota: few", "Role/r"),
+            Reason.ACCESS_REFUSED,
+            "Role/r",
+        ),
+        (without_access(f"the Role r cannot be had: {RIGHTS}", "Role/r"), Reason.OPERATOR_WITHOUT_RIGHTS, ""),
+    ],
+)
+def test_a_refusal_has_a_word_and_the_object_at_fault(told: Told, reason: Reason, object: str) -> None:
+    assert (told.reason, told.object) == (reason, object)

@@ -14,8 +14,11 @@ from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
+from elasticjob_operator.job.refusals import refused
 from support.operator_objects import JOB_UID
 from support.statuses import CLOCKS, FORMED, NOW, status
+
+QUOTA = refused("exceeded quota: small")
 
 
 def condition(status: ElasticJobStatus, type: str) -> Any:
@@ -199,7 +202,7 @@ def test_a_group_that_trains_without_somebody_says_why() -> None:
     [
         (State(clocks=CLOCKS), {}, "InsufficientMembers"),
         (State(clocks=CLOCKS), {"problem": "name one so"}, "TemplateInvalid"),
-        (State(clocks=CLOCKS), {"refusal": "exceeded quota: small", "waits": {0: STARTING}}, "PodRefused"),
+        (State(clocks=CLOCKS), {"refusal": QUOTA, "waits": {0: STARTING}}, "QuotaExceeded"),
         (State(clocks=CLOCKS), {"workers": (Worker(index=0, invalid="spec.id is no id"),)}, "InvalidRecord"),
         (State(clocks=CLOCKS), {"spec": {"suspend": True}, "waits": {0: STARTING}}, "Suspended"),
         (FORMED, {}, ""),
@@ -345,7 +348,7 @@ def test_a_bad_template_is_a_condition() -> None:
 
 
 def test_a_refused_pod_is_in_the_condition() -> None:
-    found = condition(status(State(clocks=CLOCKS), refusal="exceeded quota: small"), "Rendezvoused")
+    found = condition(status(State(clocks=CLOCKS), refusal=QUOTA), "Rendezvoused")
     assert found.message.endswith("a pod cannot be made: exceeded quota: small")
 
 

@@ -1,0 +1,205 @@
+"""What keeps a job from its full size, as data for its status: each cause once, with all workers that it keeps. Pure.
+
+`conditions` tells the same in sentences, with the first few workers. A status keeps no more than 16 causes, and stays
+small however many workers wait and whatever is said of each.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from elasticjob.api import Blocker
+from elasticjob.blockers import (
+    BUDGET_REFUSED,
+    CONTAINER_FAILED,
+    DRAIN_GRACE_OVER,
+    MAX_BLOCKERS,
+    NETWORK_FAULT,
+    OTHERS,
+)
+from elasticjob.pods import QUEUE_LABEL, pod_name
+from elasticjob.reading.waits import KINDS, Reason
+from elasticjob.rendezvous import PodState, roster_of
+from elasticjob.rendezvous.losses import never_joined
+from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.conditions import evictions, grouped, invalid_records, silence_of, silent_workers
+from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.finishing import FINISHING
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.stalls import EXCEEDED
+from elasticjob_operator.objects.budget import BUDGET
+from elasticjob_operator.objects.pods import access_name
+
+AGAIN = "it is tried again, at the latest after 160 s"
+ADMITTED_LATER = (
+    "it goes on by itself when its queue has room (kubectl describe workloads.kueue.x-k8s.io says what is missing)"
+)
+REMEDIES: Mapping[str, str] = {
+    Reason.OPERATOR_WITHOUT_RIGHTS: "see the chart's value namespaces, the operator's ClusterRole and its bindings",
+    Reason.QUOTA_EXCEEDED: f"make room in the quota, or scale the job down; {AGAIN}",
+    Reason.ADMISSION_REFUSED: f"change the template, or what refuses it; {AGAIN}",
+    Reason.INVALID_RECORD: "see who else writes ElasticWorkers; the worker is replaced after 15 s, or "
+    "workerLostSeconds if that is more",
+    NETWORK_FAULT: "let the job's pods reach each other at that port: see NetworkPolicies, firewalls and security "
+    "groups between the nodes",
+    EXCEEDED: "the trainers' logs have the Python stacks of all its processes; with hangPolicy: Restart such a round "
+    "is started anew",
+    CONTAINER_FAILED: "see what its command does after torchrun, and its log (kubectl logs --previous)",
+    FINISHING: "the containers' logs say what their commands do after torchrun; raise finishSeconds where that takes "
+    "longer",
+}
+SEVERITY = (
+    Reason.TEMPLATE_INVALID,
+    Reason.OPERATOR_WITHOUT_RIGHTS,
+    Reason.ACCESS_REFUSED,
+    Reason.NAME_TAKEN,
+    Reason.QUOTA_EXCEEDED,
+    Reason.ADMISSION_REFUSED,
+    NETWORK_FAULT,
+    EXCEEDED,
+    CONTAINER_FAILED,
+    *list(Reason)[list(Reason).index(Reason.ADMISSION_REFUSED) + 1 :],
+    DRAIN_GRACE_OVER,
+    BUDGET_REFUSED,
+    FINISHING,
+)
+ORDER: Mapping[str, int] = {str(reason): place for place, reason in enumerate(SEVERITY)}
+
+
+def blockers_of(report: Report) -> tuple[Blocker, ...]:
+    """The worst first, then the oldest: one that stays keeps its place among those of its reason.
+
+    Empty once the job has ended, and while it is suspended: `status.conditions` says so.
+    """
+    state = report.decision.state
+    if state.ended or (report.spec.suspend and state.phase is not RendezvousPhase.CLOSED):
+        return ()
+    found = [*_of_the_round(report), *(() if state.phase is RendezvousPhase.CLOSED else _of_the_rest(report))]
+    found = [_since(one, report.before.blockers) for one in found]
+    found.sort(key=lambda one: (ORDER[one.reason], one.since, one.spares, one.workers[:1], one.object, one.message))
+    if len(found) <= MAX_BLOCKERS:
+        return tuple(found)
+    return (*found[:MAX_BLOCKERS], _others(found[MAX_BLOCKERS:], report.now))
+
+
+def _of_the_round(report: Report) -> Iterator[Blocker]:
+    """What is wrong with the round that stands, be it the last one."""
+    if report.network.sentence:
+        cut_off = [index for index, _ in sorted(report.network.cut_off)]
+        rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
+        pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
+        yield _made(report, NETWORK_FAULT, report.network.sentence, workers=cut_off, object=pod)
+    if report.hang.sentence:
+        yield _made(report, EXCEEDED, report.hang.sentence, passes=report.spec.hang_policy == "Restart")
+    if report.finishing.failed:
+        yield _made(report, CONTAINER_FAILED, report.finishing.failed)
+    if report.finishing.waits:
+        yield _made(report, FINISHING, report.finishing.sentence, passes=True)
+
+
+def _of_the_rest(report: Report) -> Iterator[Blocker]:
+    """What keeps pods from being made, and workers from coming and from staying."""
+    name = report.job["metadata"]["name"]
+    if report.problem:
+        yield _made(report, Reason.TEMPLATE_INVALID, report.problem, object=f"ElasticJob/{name}")
+    if report.refusal:
+        yield _made(report, report.refusal.reason, report.refusal.why, object=report.refusal.object)
+    if report.allowance.told:
+        yield _without_quota(report)
+    if report.budget is Budget.OPEN:
+        yield _made(report, DRAIN_GRACE_OVER, evictions(report.spec), passes=True)
+    if report.budget_problem:
+        yield _made(report, BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
+    for wait, indices in grouped(report.waits):
+        kind = KINDS[wait.reason]
+        about, passes = wait.object, kind.passes
+        yield _made(report, wait.reason, wait.said, kind.remedy, about, indices, spares=wait.spare, passes=passes)
+    yield from _invalid(report)
+    yield from _silent(report)
+
+
+def _without_quota(report: Report) -> Blocker:
+    """Of a gang: those that have none, whichever these will be."""
+    allowance, spec, admitted = report.allowance, report.spec, report.admitted
+    wanted, have = spec.replicas + spec.spare_replicas, admitted.replicas + admitted.spares if admitted else 0
+    queue = (report.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    blocker = _made(
+        report,
+        Reason.QUOTA_PENDING,
+        allowance.told,
+        f"mend what is named; {AGAIN}" if allowance.refused else ADMITTED_LATER,
+        f"LocalQueue/{queue}" if queue else "",
+        passes=not allowance.refused,
+    )
+    return blocker.model_copy(update={"count": max(0, wanted - have)})
+
+
+def _invalid(report: Report) -> Iterator[Blocker]:
+    said: dict[str, list[int]] = {}
+    for worker in invalid_records(report):
+        said.setdefault(worker.invalid, []).append(worker.index)
+    for problem, indices in said.items():
+        yield _made(report, Reason.INVALID_RECORD, problem, workers=indices, passes=True)
+
+
+def _silent(report: Report) -> Iterator[Blocker]:
+    """Workers whose trainers run and have not said a word, while a round forms; `waits` has them once one stands."""
+    state, workers = report.decision.state, report.workers
+    if state.phase is not RendezvousPhase.FORMING or report.suspended:
+        return
+    if not any(one.pod is PodState.RUNNING and never_joined(one) for one in workers):
+        return
+    roster = roster_of(report.bounds, state, workers)
+    if silent := [one for one in silent_workers(roster, report) if not one.invalid]:
+        kind, indices = KINDS[Reason.NOT_JOINED], [one.index for one in silent]
+        told = silence_of(silent, roster, report)
+        yield _made(report, Reason.NOT_JOINED, told, kind.remedy, workers=indices, passes=kind.passes)
+
+
+def _made(
+    report: Report,
+    reason: str,
+    message: str,
+    remedy: str = "",
+    object: str = "",
+    workers: Collection[int] = (),
+    *,
+    spares: bool = False,
+    passes: bool = False,
+) -> Blocker:
+    return Blocker(
+        reason=str(reason),
+        object=object,
+        workers=tuple(workers),
+        count=len(workers),
+        spares=spares,
+        since=report.now,
+        message=message,
+        remedy=remedy or REMEDIES.get(reason, ""),
+        passes=passes,
+    )
+
+
+def _since(one: Blocker, before: Iterable[Blocker]) -> Blocker:
+    """With the time since when it is there, be it that what is said of it, or whom it keeps, has changed meanwhile."""
+    times = [known.since for known in before if _goes_on(known, one)]
+    return one.model_copy(update={"since": min(times)}) if times else one
+
+
+def _goes_on(before: Blocker, now: Blocker) -> bool:
+    if (before.reason, before.object, before.spares) != (now.reason, now.object, now.spares):
+        return False
+    return before.workers == now.workers or not set(before.workers).isdisjoint(now.workers)
+
+
+def _others(left: Sequence[Blocker], now: str) -> Blocker:
+    """What there is no room for, as one."""
+    workers = sorted({index for one in left for index in one.workers})
+    count = sum(one.count for one in left)
+    causes = "1 more cause keeps" if len(left) == 1 else f"{len(left)} more causes keep"
+    return Blocker(
+        reason=OTHERS,
+        workers=tuple(workers),
+        count=count,
+        since=min((one.since for one in left), default=now),
+        message=f"{causes} {count} workers away",
+        passes=all(one.passes for one in left),
+    )
