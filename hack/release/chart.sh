@@ -14,8 +14,10 @@ trap 'rm -rf "$copy"' EXIT
 # crds is a link: files of their own in the package
 cp -rL "$root/charts/elasticjob" "$copy/elasticjob"
 if [ -n "$registry" ]; then
-  sed "s#^\( *repository: \)elasticjob/#\1$registry/elasticjob/#" "$root/charts/elasticjob/values.yaml" \
-    > "$copy/elasticjob/values.yaml"
+  for file in values.yaml Chart.yaml; do
+    sed "s#^\( *\(repository\|image\): \)elasticjob/#\1$registry/elasticjob/#" "$root/charts/elasticjob/$file" \
+      > "$copy/elasticjob/$file"
+  done
 fi
 quietly helm package "$copy/elasticjob" --destination "$to"
 
@@ -26,5 +28,6 @@ helm template elasticjob "$made" --kube-version "$kubernetes_version" > "$copy/r
 for name in operator sidecar; do
   image=${registry:+$registry/}elasticjob/$name:$version
   grep -q "$image" "$copy/rendered" || fail "the packaged chart does not use $image"
+  grep -q "image: $image" "$copy/elasticjob/Chart.yaml" || fail "Chart.yaml's artifacthub.io/images does not name $image"
 done
 say "chart: $made, with the images of ${registry:-values.yaml}"
