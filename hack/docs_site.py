@@ -5,15 +5,30 @@ four spaces whatever their marker, and mkdocs knows only `docs/`. It must not ch
 of this happens.
 """
 
+import html
+import json
 import logging
 import posixpath
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # files outside of docs/ that are pages of the site too, by the names that they have there
 BORROWED = {"charts/elasticjob/README.md": "chart.md", "CHANGELOG.md": "changelog.md"}
+# what people look for under a word that is not in the pages' names, and the page or section that a search shows first
+FOUND = {
+    "HPA": "autoscaling/#a-horizontalpodautoscaler-hpa",
+    "HorizontalPodAutoscaler": "autoscaling/#a-horizontalpodautoscaler-hpa",
+    "Kueue": "kueue/",
+    "OOM": "troubleshooting/#out-of-memory-oom",
+    "preemption": "kueue/#preemption",
+    "spot": "operations/#spot-nodes-and-preemption",
+    "Argo": "argo/",
+    "install": "installation/",
+}
 NESTED = 4
 # mkdocs counts the warnings of loggers below its own, and fails
 LOG = logging.getLogger("mkdocs.hooks.docs_site")
@@ -40,6 +55,29 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: object) -> s
 def on_post_page(output: str, **_: object) -> str:
     """The hook that sees what a page has become: the theme would ask GitHub for the repository's stars at each view."""
     return output.replace(' data-md-component="source"', "")
+
+
+def on_post_build(*, config: Any, **_: object) -> None:
+    """The hook that sees the whole site: it warns of words by which a search does not find what it should."""
+    index = json.loads((Path(config["site_dir"]) / "search" / "search_index.json").read_text())
+    for word, place in misled(index["docs"], index["config"]["separator"]):
+        LOG.warning(
+            "a search for '%s' must show '%s' first: its heading must have the word, a longer one may.", word, place
+        )
+
+
+def misled(
+    entries: list[dict[str, str]], separator: str, found: Mapping[str, str] = MappingProxyType(FOUND)
+) -> Iterator[tuple[str, str]]:
+    """The words of `found` that lead elsewhere, and where they should. `entries`: the index's pages and sections.
+
+    The theme's search weighs a title a thousand times as much as text, and takes what begins with the word.
+    """
+    titles = {one["location"]: re.split(separator, html.unescape(one["title"]).lower()) for one in entries}
+    for word, place in found.items():
+        named = {where: title for where, title in titles.items() if any(one.startswith(word.lower()) for one in title)}
+        if place not in named or len(named[place]) > min(map(len, named.values())):
+            yield word, place
 
 
 def linked(markdown: str, page: str, repository: str) -> str:

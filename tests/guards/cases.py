@@ -121,6 +121,8 @@ SLOW = (
     case("site", "a page that the navigation lacks", "docs/new.md", "", "# New\n",
          'not included in the "nav"', "new.md"),
     case("site", "a page of the navigation is gone", "docs/roadmap.md", "", "", "'roadmap.md'"),
+    case("site", "a heading without the word that people look for", "docs/autoscaling.md", " (HPA)", "",
+         "a search for 'HPA' must show 'autoscaling/#"),
     case("lint-chart", "a template names no value", TEMPLATE, "", "{{ .Values.no.value }}\n",
          "nil pointer evaluating interface {}.value"),
     case("lint-chart", "a default that the schema refuses", VALUES, "\nreplicas: 2", "\nreplicas: two", "replicas"),

@@ -83,3 +83,20 @@ def test_drawings_have_a_dark_colour_for_each_light_one(name: str) -> None:
         assert colours
         assert colours <= set(re.findall(rf'\[{kind}="(#\w+)"\]', rules))
         assert not colours & set(re.findall(rf"{kind}: (#\w+)", rules))
+
+
+@pytest.mark.parametrize(
+    ("titles", "separator", "wrong"),
+    [
+        ({"a/": "Autoscaling (HPA)"}, r"[\s()]+", []),
+        ({"a/": "Autoscaling (HPA)"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "Autoscaling", "b/": "Words"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "HPA and more", "b/": "HPA"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "HPA", "b/": "More of HPA"}, r"\s+", []),
+    ],
+)
+def test_words_by_which_a_search_finds_its_page(
+    titles: dict[str, str], separator: str, wrong: list[tuple[str, str]]
+) -> None:
+    entries = [{"location": place, "title": title} for place, title in titles.items()]
+    assert list(docs_site.misled(entries, separator, {"HPA": "a/"})) == wrong
