@@ -173,8 +173,8 @@ format:  ##* reformat the Python sources
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
 
-.PHONY: release release-check release-wheels release-chart release-sbom
-release: release-check release-wheels release-chart release-sbom  ## what a release is made of, into build/release, each tried; publishes nothing
+.PHONY: release release-check release-wheels release-chart release-sbom release-site
+release: release-check release-wheels release-chart release-sbom release-site  ## what a release is made of, into build/release, each tried; publishes nothing
 release-check:  ## whether all files name the same version, and CHANGELOG.md has notes (TAG=v0.1.0 is that of the release)
 	@$(venv) python hack/release/check_version.py $(TAG)
 release-wheels:  ## the wheels, each installed into a clean environment and called
@@ -185,6 +185,8 @@ release-chart:  ## the chart's package, pushed to a registry and pulled (docker-
 	@hack/release/try_chart.sh build/release/chart/elasticjob-*.tgz build/release/chart-layout
 release-sbom:  ## SBOMs of what the images install from locks/
 	@hack/release/sbom.sh build/release/sbom
+release-site:  ## the site of a release beside those of others, published in a copy of the checkout
+	@hack/release/try_site.sh
 
 ##@ cluster
 .PHONY: clean-cluster clean-all

@@ -8,6 +8,7 @@ of this happens.
 import html
 import json
 import logging
+import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -81,8 +82,12 @@ def misled(
 
 
 def linked(markdown: str, page: str, repository: str) -> str:
-    """`markdown` with links as they are between the site's pages, and to the repository's files for all else."""
+    """`markdown` with links as they are between the site's pages, and to the repository's files for all else.
+
+    DOCS_REF in the environment is the branch or tag whose files these are.
+    """
     sources = {name: source for source, name in BORROWED.items()}
+    ref = os.environ.get("DOCS_REF", "main")
     home = posixpath.dirname(sources.get(page, f"docs/{page}"))
 
     def of_the_site(link: re.Match[str]) -> str:
@@ -93,7 +98,7 @@ def linked(markdown: str, page: str, repository: str) -> str:
             return f"]({path.removeprefix('docs/')}{anchor})"
         if not (ROOT / path).exists():
             LOG.warning("'%s' contains a link '%s', and the repository has no %s.", page, link[1], path)
-        return f"]({repository.rstrip('/')}/blob/main/{path}{anchor})"
+        return f"]({repository.rstrip('/')}/blob/{ref}/{path}{anchor})"
 
     return LINK.sub(of_the_site, markdown)
 

@@ -130,4 +130,5 @@ def test_a_release_waits_for_the_tests_and_ends_with_what_cannot_be_taken_back()
 
     assert before("images") >= {"version", "test"}
     assert before("pypi") == {"version", "test", "images", "chart", "wheels"}
-    assert before("release") == set(release) - {"release"}
+    assert before("release") == set(release) - {"release", "site"}
+    assert before("site") == set(release) - {"site"}
