@@ -8,6 +8,8 @@ trap 'rm -rf "$copy"' EXIT
 cd "$root"
 git ls-files --cached --others --exclude-standard -z | xargs -0 tar -c --ignore-failed-read | tar -xC "$copy"
 cd "$copy"
+# a repository that the environment names is not the copy's
+unset $(git rev-parse --local-env-vars)
 who=(-c user.name=try -c user.email=try@example.com)
 quietly git init --initial-branch main
 quietly git add --all

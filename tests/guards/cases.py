@@ -140,6 +140,8 @@ SLOW = (
          "the packaged chart does not use elasticjob/sidecar"),
     case("release-sbom", "a package without a version", "locks/sidecar.txt", "", "\nnew @ https://example.com/new.tar.gz\n",
          "packages, and locks/sidecar.txt"),
+    case("release-site", "a release's pages lead to main", "hack/release/site.sh", "DOCS_REF=v$wanted ", "",
+         "quick-start/index.html does not have 'blob/v7.0.0"),
     case("release-wheels", "torchrun's entry point is gone", PROJECT, 'elasticjob = "elasticjob_torch:creator"\n', "",
          "did not say '['elasticjob', 'kubernetes']'"),
     case("simulate SECONDS=0", "no seed is tried", (), "", "", "no seed was tried"),
