@@ -143,6 +143,16 @@ def test_each_metric_is_in_the_page() -> None:
     assert not {name for name in missing if f"`{name}`" not in page}
 
 
+def test_the_comparison_counts_metrics_and_alerts_right() -> None:
+    JOBS.each = True
+    families = [*REGISTRY.collect(), *Metrics().registry.collect()]
+    JOBS.each = False
+    count = sum(family.name.startswith("elasticjob_") for family in families)
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    assert f"| metrics of its own | more than {count // 10 * 10} |" in page
+    assert f"| {len(alerts())}, in the chart |" in page
+
+
 def test_the_crds_are_the_generated_ones() -> None:
     assert (CHART / "crds").resolve() == ROOT / "crds"
 
