@@ -37,6 +37,8 @@ QUICK = (
     case("lint-style", "words are asserted", "tests/unit/new.py", "", 'assert "all is well"\n', "PLW0129"),
     case("lint-style", "a command fails unseen", "tests/unit/new.py", "",
          'import subprocess\n\nsubprocess.run(["false"])\n', "PLW1510"),
+    case("lint-style", "a shell runs what is put together", "operator/elasticjob_operator/new.py", "",
+         'import subprocess\n\nsubprocess.run(f"ls {__name__}", shell=True, check=True)\n', "S602"),
     case("lint-format", "quotes are single", "hack/new.py", "", "ONE = '1'\n", "hack/new.py",
          "1 file would be reformatted"),
     case("lint-crds", "a bound of the models is another", "core/elasticjob/spec.py", "le=86400", "le=86401",
