@@ -46,7 +46,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-fleet bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
-.PHONY: lint-chart-readme lint-chart lint-manifest
+.PHONY: lint-chart-readme lint-chart lint-manifest lint-licences
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
 	@$(venv) python -m hack.check --seconds $(or $(SECONDS),60) $(if $(SINCE),--since '$(SINCE)')
 coverage:  ## unit tests under coverage.py; writes build/coverage.json, and for make check which test runs which function
@@ -124,7 +124,7 @@ bench-store:  ## calls of the round's store through the tunnel beside a direct T
 ##@ tests
 # each of its checks is a target that a test breaks on purpose: tests/guards
 lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ##* style, types, import rules, chart, generated files, workflows
-lint: lint-crds lint-docs lint-chart-readme site lint-chart lint-manifest
+lint: lint-crds lint-docs lint-chart-readme site lint-chart lint-manifest lint-licences
 lint-workflows:
 	@hack/cluster/tools.sh actionlint
 	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*
@@ -147,6 +147,8 @@ lint-chart-readme:
 lint-chart:
 	@hack/cluster/tools.sh helm
 	@$(cluster) helm lint --strict --quiet --kube-version $$kubernetes_version charts/elasticjob
+lint-licences:
+	@$(venv) python hack/spdx.py --check
 lint-manifest:
 	@hack/cluster/tools.sh helm
 	@$(cluster) $(venv) python hack/plain_manifest.py --check
@@ -155,7 +157,7 @@ guards:  ## each step of lint and release, and the site, with what it guards bro
 	@$(venv) pytest tests/guards -n 2 $(select)
 
 ##@ documents
-.PHONY: crds manifest docs site format lock
+.PHONY: crds manifest docs site format licences lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
 manifest:  ## write config/, which installs without Helm, from the chart
@@ -169,6 +171,8 @@ site:  ## docs/ as a site in build/site; fails on a link that leads nowhere, and
 ##@ tests
 format:  ##* reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
+licences:  ## the licence's line at the head of each source file
+	@$(venv) python hack/spdx.py
 ##@ release
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
