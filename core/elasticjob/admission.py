@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server itself refuses of an ElasticJob: a template without its shape, changes at the wrong time."""
 
 from typing import Any

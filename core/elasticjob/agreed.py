@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
 
 from elasticjob.rendezvous import Clocks, Matched, Spec, State

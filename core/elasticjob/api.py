@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Kubernetes API `elasticjob.io/v1alpha1`: with `spec`, `status` and `fields` the source of the CRDs
 in `crds/`, and the place to import all of it from.
 

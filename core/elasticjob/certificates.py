@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How sidecars know each other: by their certificates, which stand in the workers' records."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bound on connections that have not shown who they are, which a flood of them cannot turn against others."""
 
 from collections.abc import Callable

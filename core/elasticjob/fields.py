@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bounds of what the API's fields hold, and the types of fields that have them.
 
 A number beyond its bounds is refused. Text that only people read is cut and made printable: what others wrote goes into

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server of health and metrics that anybody may call and nobody can exhaust, for the operator and for the sidecar.
 
 It knows as much of HTTP as the kubelet and Prometheus need: one GET for each connection, answered and closed. A caller

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How operator and sidecar write their logs: as text for people, or as one JSON object a line for what gathers logs.
 
 What a line is about (job, round, worker) is noted once and then stands in every JSON line of the same task, and of

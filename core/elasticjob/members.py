@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who takes part: a member is one life of one worker's sidecar, and a status names many of them in a word for each run.
 
 `0-4/9f3c01d2.0 5/77ab4e10.0 6-1023/9f3c01d2.0`: a thousand members are a few words, for `kubectl describe` and for

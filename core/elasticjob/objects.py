@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all parts call an object of the API server: its JSON as it came, checked only where a model reads it."""
 
 from typing import Any, TypeAlias

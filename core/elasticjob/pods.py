@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names that the operator gives in a worker's pod, and the words of kubelet and scheduler. Pure."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How silence is noticed, proven, and told from a fault on the way: the times of it, for a group of any size.
 
 From one round to the next each sidecar has a line to rank 0's, with signs of life on it both ways. A line that is

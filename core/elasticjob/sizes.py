@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sizes a round may have, as a user asks for them, and the same in CEL."""
 
 from typing import Annotated

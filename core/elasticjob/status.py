@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator says: the status of an ElasticJob, with the agreed state of its rendezvous."""
 
 from typing import Annotated, Literal

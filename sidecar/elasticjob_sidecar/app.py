@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts the sidecar's parts together, runs them until the pod stops, and says goodbye."""
 
 import asyncio

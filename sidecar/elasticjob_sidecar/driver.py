@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives the membership state machine: feeds it what happens, and carries out what it answers.
 
 Everything that changes the machine goes through here, in the event loop's one thread. After each input its output is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sidecar tells the kubelet and Prometheus."""
 
 from collections.abc import Callable

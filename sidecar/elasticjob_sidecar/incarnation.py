@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which incarnation of the sidecar this is: known before the API server answers, and never had by another before."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds on what can fill the log.
 
 `TroubleLog` says of a trouble that lasts when it starts, when it changes, once a minute, and when it is over.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sidecar counts, for Prometheus."""
 
 from prometheus_client import (

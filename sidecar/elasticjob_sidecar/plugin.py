@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lays the torchrun plug-in out for the pod's trainer, in a volume that the trainer may only read."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes for `mutants`, of who is doubted, who is asked, and who is lost for want of an answer."""
 
 from model.mutation import mutations, omit, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of challenges: who is asked whether it lives, and when the time for its answer begins."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchrun rendezvous backend "elasticjob", and what a training script may ask of it and tell it.
 
 torch loads this package through the entry-point group ``torchrun.handlers`` in every process that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which variables an agent's processes inherit: none of torchrun's own, and what says where the job's sidecar is.
 
 The pod's ``PET_*`` are meant for the one torchrun that takes part in the job. A torchrun below it (an evaluation, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cluster by a kubeconfig, as kubectl finds it. What goes wrong is raised as a sentence."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kubeconfig as kubectl reads it: which files it is, and which of their contexts counts.
 
 The Python client takes the current context of the last file in place of the first, and looks at KUBECONFIG only when it

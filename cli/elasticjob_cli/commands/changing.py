@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that change a job: scale, suspend, resume, restart, run. Each says what it does, and waits for it."""
 
 from collections.abc import Callable

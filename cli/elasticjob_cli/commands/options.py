@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options that all commands share: kubectl's own flags for the cluster, and how to print."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the commands show, as parts that rich prints: each takes what was read and asks nothing."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a request to the API server fails, as one tree.
 
 ApiError             `str()` is one sentence; `status` is the HTTP status, 0 where no answer came

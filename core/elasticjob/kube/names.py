@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """By which name the API server knows each part of this project: in audit logs and in metadata.managedFields."""
 
 from elasticjob import __version__

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the API server keeps each kind of object that a part of this project reads or writes."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long to wait before the next try: each pause is twice the last, up to a longest one.
 
 Who waits names the two, as a `RetryPolicy`. The rendezvous has a rule of its own, `rendezvous.backoff`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List and watch: from where to go on after whatever happens to a watch.
 
 | what happened | what is next |

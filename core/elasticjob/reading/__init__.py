@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods, records and nodes as this project reads them: what it looks at, and nothing else. Pure.
 
 A pod is 10 to 60 KiB as Python reads its JSON, and an operator keeps those of all its jobs: so each is read once, at

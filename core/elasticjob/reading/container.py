@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a container is, by the kubelet."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster's node: what keeps pods away from it, and where it is."""
 
 from collections.abc import Mapping

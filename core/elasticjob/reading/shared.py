@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One copy of what many pods say alike: reasons, images, conditions, tolerations."""
 
 from collections.abc import Hashable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a worker is not there yet, or is not to stay: each cause with its word, and what to do about it. Pure.
 
 A pod's status is all that is read, so what the kubelet tells in events alone (a volume that cannot be mounted) shows as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes of one pod and its record the worker that the rendezvous is given. Pure; `validity` says which to believe."""
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendezvous as a pure state machine: it knows no pod, socket, clock or thread.
 
 `decide` is the whole of it. What must hold after each of its steps is written down a second time, in tests/oracle.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of several failures of one round is the cause: what each says of itself, as clocks of pods are not compared.
 
 Who loses a peer fails of a broken connection, and may be heard of before the peer, which still stops or says nothing.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long an index waits for its next pod when its pods fail by themselves, again and again.
 
 The count is kept in the operator's clocks: it may be lost with it, and the first pod after that is made at once.

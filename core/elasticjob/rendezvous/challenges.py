@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is doubted, who is asked to show that it lives, and who has not answered. Pure questions: `decide` draws the
 consequences.
 

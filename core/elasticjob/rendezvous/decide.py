@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module, but for how workers
 end the job, in `endings`, and what the job's policy for failures says, in `policy`.
 

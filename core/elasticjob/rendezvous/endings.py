@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How workers end a stage and the job: by the success of all, by that of one that never joined, by a container that
 does not end, or by a `Close` (rule 9)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits that a worker may set with its join, as torchrun's options do, in place of the job's; and those of proof.
 
 They are read from the records at the moment of asking, so any operator comes to the same answer.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is lost, what breaks a formed round, what explains a failure. Pure questions: `decide` draws the consequences."""
 
 from collections.abc import Iterable, Iterator, Mapping

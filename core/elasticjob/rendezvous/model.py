@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the state machine is given and what it returns. All of it is frozen; times are seconds of the caller's clock."""
 
 from collections.abc import Mapping

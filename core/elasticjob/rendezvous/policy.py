@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the job's policy for failures changes: what ends the job at once, what does not count, what does.
 
 Which of its rules matches a worker is found out where pods are read, as `Worker.matched`. A round ends by one failure,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rank each member of a new round has, once it is decided who they are.
 
 Without `spec.rankOrder` who stays keeps its rank. With it neighbours in rank are neighbours in the network, so that a

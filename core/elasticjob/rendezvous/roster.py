@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who counts: the workers that have a place, the spares, those still waited for, and those that are given up.
 
 Everything here is derived from spec, state and workers at the moment of asking; nothing is decided.

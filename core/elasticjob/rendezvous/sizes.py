@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sizes a round may have: from `minReplicas` to `replicas`, and of these only what `spec.sizes` names.
 
 They are asked for where a round is judged. One that stands is not ended because another size is wanted by now.

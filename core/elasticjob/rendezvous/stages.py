@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchruns that a container runs one after the other, as in `torchrun prepare.py && torchrun train.py`.
 
 The n-th of each container is of stage n, in a container that was started again, too: those before it find their stages

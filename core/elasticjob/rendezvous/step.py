@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The working copy of one step of `decide`: what it was given, what it has come to, and how that may change."""
 
 from collections.abc import Iterator

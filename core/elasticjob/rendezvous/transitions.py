@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The moves of the rendezvous from phase to phase, as one table. `decide` says when; there is no other way.
 
 `make docs` writes the table into docs/protocol.md.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members that suspect others again and again, who answer and hear them well: each is replaced. Pure.
 
 Each new suspicion makes the operator ask, and everybody read a status. Where a line is at fault neither end hears the

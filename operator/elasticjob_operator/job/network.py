@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which members of a round do not reach rank 0, though both live. Pure: the time is an argument.
 
 The line between the two is silent, so one doubts the other; but who is doubted answers, so nobody is lost. What stands

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose a worker's record is: the pod and this incarnation of its sidecar, as they stand in the object itself."""
 
 from dataclasses import dataclass

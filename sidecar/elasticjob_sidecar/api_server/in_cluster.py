@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the API server is, and who this pod is to it: what Kubernetes gives to each container, and nothing else."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watches the one ElasticJob that this worker belongs to, passes its rendezvous status on, and tells which pods count.
 
 A list is authoritative; a watch goes on from it, in pieces, and is never more than three seconds from its next try.

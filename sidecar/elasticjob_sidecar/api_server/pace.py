@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a sidecar waits between two writes of its ElasticWorker's status. Pure."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What somebody has to change where the API server does not serve this sidecar. Pure: a failure in, a sentence out.
 
 The operator asks for that sentence and puts it into the job's condition, since who reads that does not see this log.

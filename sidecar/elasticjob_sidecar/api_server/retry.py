@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the sidecar waits before it tries again: never more than three seconds, never in step with others."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sidecar says in the status of its ElasticWorker, and how soon: compared with what the object holds. Pure."""
 
 from dataclasses import dataclass, field, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One line between two sidecars of a round: it carries signs of life, and nothing else."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds this worker's lines of a round, and passes on whom it doubts; `membership.silences` says whom.
 
 Each other member has one line to rank 0 and gives a sign at times; rank 0 answers each sign with one, so that both hear

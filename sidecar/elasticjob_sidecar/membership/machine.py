@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker's side of the rendezvous: what its trainer is told, and what its record asks of the operator.
 
 Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, only compared

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the membership state machine speaks of: a round as it was handed out, a join that waits."""
 
 from collections.abc import Sequence

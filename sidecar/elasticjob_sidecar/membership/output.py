@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What follows from an input to the membership state machine, as values that nobody changes."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sidecar refuses: a word for the plug-in to go by, and a sentence for people."""
 
 from enum import StrEnum

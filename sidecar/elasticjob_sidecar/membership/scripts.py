@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training scripts of this pod: who looks on, who is let save before the trainer is told that its round is over.
 
 A planned end of the round is kept from the trainer while a script that wants to save has not done so, at most

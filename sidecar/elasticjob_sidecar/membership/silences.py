@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whom this worker has not heard for how long on the lines of its round, and so whom it doubts. Pure.
 
 While a round stands each other member's sidecar has a line to rank 0's, on which both give signs of life: rank 0 hears

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the training scripts of this pod take steps, and what the worker's record says when one in the job does not.
 
 A script that has reported a step in its round, and then nothing for the job's deadline, stalls: the record says so at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose training processes have come to the round's store, as rank 0's sidecar sees. Pure.
 
 A process connects when it makes its process group. An agent connects only at its end, but for the case that workers

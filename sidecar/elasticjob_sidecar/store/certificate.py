@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a sidecar's key and self-signed certificate and prints them, as a process of its own.
 
 `cryptography` would take 9 MiB of memory for the sidecar's whole life, and is needed once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forwards bytes between two connections: with back-pressure, and with half-close where no TLS is in between."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This incarnation's key and certificate, and the TLS settings that prove and check who is who.
 
 Mutual TLS 1.3 without any authority. Identity is the certificate itself: each worker's stands in its ElasticWorker, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tunnel's port as the whole cluster may reach it: what a caller costs before it has shown who it is.
 
 It gets a socket, a task and one of 2048 slots; `ConnectionSlots` says who displaces whom. Its first bytes are looked at

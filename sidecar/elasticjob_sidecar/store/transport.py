@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How one sidecar reaches another: TLS in which both ends show who they are.
 
     Transport.connect         a connection to rank 0's sidecar, admitted to a round's store

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this process was started as: torchrun with its options, or another launcher, and in which start of a container.
 
 The sidecar tells the torchruns of a container apart by it, as in `torchrun prepare.py && torchrun train.py`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch's agent learns of its processes that fail: it logs that, and its rendezvous hears nothing.
 
 The agent makes a ``ProcessFailure`` of each process that ended in failure, with what that process left in its error

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's `RendezvousHandler` over the sidecar: what the agent calls, in torch's terms.
 
 All knowledge of rounds is the sidecar's, all of this agent's membership is `Membership`'s. This module joins

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes torch's elastic agent fit the job, where torch has no hook for it: wraps four of its methods, in this process.
 
 Nothing here knows a round or the sidecar. Each wrapper passes on what torch's own method says and takes, so that an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has training processes that are about to be stopped write the exception that is on its way through them.
 
 A process that has failed may be in a ``finally`` for long, while its peers see the connection break and fail first.

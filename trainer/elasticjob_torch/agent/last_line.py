@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends torchrun's log with why it ends, in one sentence, where Python would show sixty lines of torch's own calls.
 
 The exceptions stay torch's own, as do the exit code and the summary that torch prints of processes that failed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which exception is on its way through a process, and not only being handled where it was caught.
 
 Python tells of both alike: `sys.exc_info` has an exception in a ``finally`` and in an ``except``. An ``except`` that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends the training processes that a killed agent left behind in this container.
 
 An agent that is killed cannot stop its training processes. When it was the container's first one they die with it;

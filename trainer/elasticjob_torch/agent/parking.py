@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hook for what has processes parked for the next round: what the rendezvous handler asks of it.
 
 `elasticjob_torch.warm` is such a thing, and optional: no other package imports it. `create_handler` is given it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reaps orphans of the container, where the agent is its first process: the kernel gives them to that one.
 
 torchrun waits for the processes that it has started, and for no others; so each loader worker of a training process

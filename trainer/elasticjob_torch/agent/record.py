@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps why a training process fails: the exception that ends it, as torch's ``@record`` does, or its last words.
 
 Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor where a framework shows the exception by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a handler is told by torchrun: endpoint, run id and ``--rdzv-conf``; and by the job, in its environment.
 
 Pure: no environment, no sockets, no torch. Every error names the option at fault.

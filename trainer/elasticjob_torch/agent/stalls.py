@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Looks at an agent's training processes when nobody in the round takes steps: what each does, and its stacks.
 
 What a process does is read from the kernel, several times within a second, of its main thread: a process that was

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torchrun hears of signals: a stop ends it before it has started its training processes, and how those end.
 
 torch installs its signal handlers only when it starts those, after the first rendezvous. Until then a

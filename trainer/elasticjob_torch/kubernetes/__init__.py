@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchrun rendezvous backend "kubernetes": torch's own dynamic rendezvous, kept in a ConfigMap.
 
 For pods that no ElasticJob operator looks after: bare ones, a Job's, a JobSet's, a StatefulSet's. It needs a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a pod reaches the API server: address, certificate authority and token, as the kubelet puts them there.
 
 Files are read anew for each use, because the kubelet replaces them while the pod runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the Kubernetes API over HTTPS, with the standard library alone. Knows no kind of object.
 
 A call that fails in passing (no answer, a busy or restarting server, a token just replaced) is made again until

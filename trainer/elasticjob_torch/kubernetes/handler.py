@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's own dynamic rendezvous over the ConfigMap, kept from what would end the training needlessly.
 
 The rendezvous is `DynamicRendezvousHandler`'s. Around it: an API server that is away for a while is no reason to stop

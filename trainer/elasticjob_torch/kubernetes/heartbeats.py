@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes' heartbeats: where they are kept, and who is silent. Pure.
 
 Each node has a key of its own for them, so that a heartbeat is written whatever the others write meanwhile. A node is

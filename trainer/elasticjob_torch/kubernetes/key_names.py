@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of a ConfigMap's keys for a store's keys: any text goes in, letters and digits stay readable.
 
 What a ConfigMap does not allow becomes ``_`` and the byte in hexadecimal. Names that would grow too long end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's `Store` over one ConfigMap, for what the agents tell each other before and after training.
 
 What `EtcdStore` is to etcd. Each value is a key of the ConfigMap, so all of them together have 1 MiB. Changes that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training script may ask and tell: `current`, `wants_restart` and `report`. All of it is optional.
 
 Each call works on memory, in microseconds; threads that start at the first call do the network's part (`link`).

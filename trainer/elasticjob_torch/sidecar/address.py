@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the sidecar's API is: at a port of the pod's loopback or, where that is the node's, at a socket in a folder
 that only the pod's containers have."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a call to the sidecar can raise: that nothing answers, or what was answered with an error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event stream from the sidecar, held open by a thread for the process's whole life.
 
 It has two uses. The open connection is how the sidecar knows that this process lives: when it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the first parked processes when torchrun itself starts, before its agent has imported torch.
 
 `sitecustomize` calls `begin` in each process of a job with warm restart, so nothing is imported here that is not needed

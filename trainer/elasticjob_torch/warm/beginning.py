@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script imports before it does anything else, read from its text: for the first start, when nothing is learned.
 
 Pure. It stops at the first statement that may do anything but import or define, and at the first import of the

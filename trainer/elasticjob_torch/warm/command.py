@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torchrun will start its training processes with, from its own command line, before torch is imported.
 
 Pure. Only what is read surely counts; a wrong guess costs a parked process, as it is compared with what torch asks for.

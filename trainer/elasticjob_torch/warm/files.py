@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files, as a parked process needs them: what cannot be read or written is no error here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paces early imports, from inside: a finder that finds nothing, but is asked before each module is looked for.
 
 A process cannot be gentle by its priority, which it could not raise again. So it rests several times as long as it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parked processes that were ordered to train and have not said yet how they begin: warm, in the ordinary way, or
 not at all."""
 

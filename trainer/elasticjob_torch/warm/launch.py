@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts parked processes in the place of those that torch's agent starts, and starts the first ones.
 
 torch's `SubprocessHandler` starts a process by ``Popen``; that name is given another meaning in its module, and in no

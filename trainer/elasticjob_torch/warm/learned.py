@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a script's imports: what each training process noted, what a parked one found, what others are told.
 
 Starts no process, and knows of none but by its local rank.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learns in a training process what its script imports, in which order and state, by the interpreter's audit events.
 
 Noted are the outermost imports of what is not the script's own: no other such import is under way when one begins. What

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends a parked process whose agent is gone even in the middle of an import, where it does not look at its socket.
 
 It is a pipe of which the agent has the other end. When that is closed, by the agent or by its death, the kernel sends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What agent and parked process say to each other, and when a parked process may stand for an ordinary start.
 
 Pure. Messages are JSON behind their length, agent to process:

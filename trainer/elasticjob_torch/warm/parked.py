@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a parked process does between Python's own start and its script: early imports, then a wait for orders.
 
 `sitecustomize` calls `park`, which returns when the process is to train, and else never: it ends when its agent does.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which libraries a script has changed from outside: a library that is imported after that may take over the change.
 
 ``torch.load = functools.partial(torch.load, weights_only=False)`` is such a change. Watched are functions and classes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a parked process for each of an agent's training processes: when to start one, and what becomes of it.
 
 What these import early is known to `learned`.

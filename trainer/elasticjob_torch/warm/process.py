@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parked process as its agent has it: started, given work, watched, and handed over or ended."""
 
 from __future__ import annotations

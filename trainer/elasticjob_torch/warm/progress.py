@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells a process that is slow from one that hangs: by the work that it and its children do.
 
 An import from a slow disk takes long, and on a busy machine longer, but there is always some progress.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notes which variables of a round early imports read, and by which module; imports nothing that Python has not.
 
 A module that asks for a variable by its name is given the value, and that is noted. A module that lists all variables

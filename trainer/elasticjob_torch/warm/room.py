@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much memory there is room for in this container, and what a process holds. Without /proc: nothing is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script may set before an import, and what that import may depend on, or set too; in few letters, to compare.
 
 No audit event tells of it. Whether a module that tells something is loaded or not makes no difference.

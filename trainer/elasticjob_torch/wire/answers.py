@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sidecar answers and tells: a message for each answer, and for the events of each stream."""
 
 from __future__ import annotations

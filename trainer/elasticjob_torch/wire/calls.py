@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calls of the trainer API: what each sends, what it is answered with, and how it may be refused."""
 
 from __future__ import annotations

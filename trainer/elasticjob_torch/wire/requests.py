@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What trainers and scripts ask of the sidecar: a message for each call, in a query where its method is GET."""
 
 from __future__ import annotations

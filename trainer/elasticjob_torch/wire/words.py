@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words of the trainer API, and what each refusal means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent on paper: it parks real processes, and starts others in the ordinary way."""
 
 import json

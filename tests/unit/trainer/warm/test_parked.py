@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parked processes: what they are to their script, and what becomes of those that cannot stand for an ordinary start.
 
 The contract tests have the same with torch.
