@@ -46,7 +46,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-fleet bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
-.PHONY: lint-chart-readme lint-chart
+.PHONY: lint-chart-readme lint-chart lint-manifest lint-licences
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
 	@$(venv) python -m hack.check --seconds $(or $(SECONDS),60) $(if $(SINCE),--since '$(SINCE)')
 coverage:  ## unit tests under coverage.py; writes build/coverage.json, and for make check which test runs which function
@@ -124,7 +124,7 @@ bench-store:  ## calls of the round's store through the tunnel beside a direct T
 ##@ tests
 # each of its checks is a target that a test breaks on purpose: tests/guards
 lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ##* style, types, import rules, chart, generated files, workflows
-lint: lint-crds lint-docs lint-chart-readme site lint-chart
+lint: lint-crds lint-docs lint-chart-readme site lint-chart lint-manifest lint-licences
 lint-workflows:
 	@hack/cluster/tools.sh actionlint
 	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*
@@ -147,14 +147,22 @@ lint-chart-readme:
 lint-chart:
 	@hack/cluster/tools.sh helm
 	@$(cluster) helm lint --strict --quiet --kube-version $$kubernetes_version charts/elasticjob
+lint-licences:
+	@$(venv) python hack/spdx.py --check
+lint-manifest:
+	@hack/cluster/tools.sh helm
+	@$(cluster) $(venv) python hack/plain_manifest.py --check
 guards:  ## each step of lint and release, and the site, with what it guards broken on purpose (K=expression selects)
 	@hack/cluster/tools.sh actionlint helm
 	@$(venv) pytest tests/guards -n 2 $(select)
 
 ##@ documents
-.PHONY: crds docs site format lock
+.PHONY: crds manifest docs site format licences lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
+manifest:  ## write config/, which installs without Helm, from the chart
+	@hack/cluster/tools.sh helm
+	@$(cluster) $(venv) python hack/plain_manifest.py
 docs:  ##* write what pages of docs/ and the chart's README repeat from code and values.yaml
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python hack/docs.py
 	@$(venv) python hack/chart_readme.py
@@ -163,12 +171,14 @@ site:  ## docs/ as a site in build/site; fails on a link that leads nowhere, and
 ##@ tests
 format:  ##* reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
+licences:  ## the licence's line at the head of each source file
+	@$(venv) python hack/spdx.py
 ##@ release
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
 
-.PHONY: release release-check release-wheels release-chart release-sbom
-release: release-check release-wheels release-chart release-sbom  ## what a release is made of, into build/release, each tried; publishes nothing
+.PHONY: release release-check release-wheels release-chart release-sbom release-site
+release: release-check release-wheels release-chart release-sbom release-site  ## what a release is made of, into build/release, each tried; publishes nothing
 release-check:  ## whether all files name the same version, and CHANGELOG.md has notes (TAG=v0.1.0 is that of the release)
 	@$(venv) python hack/release/check_version.py $(TAG)
 release-wheels:  ## the wheels, each installed into a clean environment and called
@@ -179,6 +189,8 @@ release-chart:  ## the chart's package, pushed to a registry and pulled (docker-
 	@hack/release/try_chart.sh build/release/chart/elasticjob-*.tgz build/release/chart-layout
 release-sbom:  ## SBOMs of what the images install from locks/
 	@hack/release/sbom.sh build/release/sbom
+release-site:  ## the site of a release beside those of others, published in a copy of the checkout
+	@hack/release/try_site.sh
 
 ##@ cluster
 .PHONY: clean-cluster clean-all

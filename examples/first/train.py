@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import elasticjob_torch
 
-STEPS = int(os.environ.get("STEPS", "600"))
+STEPS = int(os.environ.get("STEPS", "1500"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.2"))  # at least this long, to have something to watch
 SAVE_STEPS = int(os.environ.get("SAVE_STEPS", "20"))
 CHECKPOINTS = Path(os.environ.get("CHECKPOINT_DIR", "checkpoints"))

@@ -1,6 +1,6 @@
 """Check that all files that name the version agree: what a release would otherwise get wrong.
 
-python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml's version and appVersion
+python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml, images in pages
 python hack/release/check_version.py v0.2.0    and the tag, and CHANGELOG.md, which must have notes for it
 """
 
@@ -16,6 +16,8 @@ from project import ROOT, projects
 
 TAG = re.compile(r"v(\d+\.\d+\.\d+)")
 MODULE = Path("core/elasticjob/__init__.py")
+PAGES = ("README.md", "docs/quick-start.md", "docs/installation.md")  # that name our images
+IMAGE = re.compile(r"/(?:elasticjob-)?(operator|sidecar):(\d+\.\d+\.\d+)")
 VERSION = re.compile(r'^__version__ = "(.*)"$', re.MULTILINE)
 
 
@@ -32,6 +34,11 @@ def versions(root: Path) -> Iterator[tuple[str, str]]:
     chart = yaml.safe_load((root / "charts" / "elasticjob" / "Chart.yaml").read_text())
     for key in ("version", "appVersion"):
         yield f"charts/elasticjob/Chart.yaml: {key}", str(chart[key])
+    for image in yaml.safe_load(chart["annotations"]["artifacthub.io/images"]):
+        yield f"charts/elasticjob/Chart.yaml: artifacthub.io/images, {image['name']}", image["image"].rpartition(":")[2]
+    for page in PAGES:
+        for image, version in sorted(set(IMAGE.findall((root / page).read_text()))):
+            yield f"{page}: the image {image}", version
 
 
 def mistakes(root: Path, tag: str | None) -> Iterator[str]:

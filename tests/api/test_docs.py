@@ -15,9 +15,15 @@ import yaml
 
 from support import ControlPlane
 from support.doc_pages import ON_A_CLUSTER, PAGES, ROOT, RUN, Block, blocks, manifests
+from support.reader import Reader
 from support.waiting import run
 
 COMMAND_SECONDS = 120
+# two ways to install, and from the one to the other: each is run without the sections of the other
+WITH_HELM, WITHOUT = ("With Helm", "From Helm to the manifest"), ("Without Helm",)
+WAYS = [(page, ()) for page in RUN if page != "installation.md"]
+WAYS += [("installation.md", WITHOUT), ("installation.md", WITH_HELM)]
+INSTALL = "helm install elasticjob charts/elasticjob --namespace elasticjob-system --create-namespace"
 EXAMPLES = sorted(ROOT.glob("examples/*/*.yaml"))
 
 
@@ -36,59 +42,45 @@ exec {kubectl} "$@"
 """
 
 
-class Shell:
+COPIED = ("charts", "config", "crds", "examples")
+
+
+def reader_of(plane: ControlPlane, folder: Path) -> Reader:
     """A reader's shell, in a copy of what a checkout has of the pages' paths."""
-
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        self._folder = folder
-        for name in ("charts", "crds", "examples"):
-            shutil.copytree(ROOT / name, folder / name)
-        programs = folder / "bin"
-        programs.mkdir()
-        scripts = {
-            "kubectl-elasticjob": f'exec {sys.executable} -m elasticjob_cli "$@"\n',
-            "kubectl": PATIENT_KUBECTL.format(kubectl=shutil.which("kubectl")),
-        }
-        for name, script in scripts.items():
-            (programs / name).write_text(f"#!/bin/sh\n{script}")
-            (programs / name).chmod(0o755)
-        self._environment = os.environ | {
-            "KUBECONFIG": str(plane.kubeconfig),
-            "HOME": str(folder),
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "REGISTRY": "registry.example.com",
-        }
-
-    def save(self, block: Block) -> None:
-        (self._folder / block.file).write_text(block.text)
-
-    def run(self, text: str) -> str:
-        """The output of a block all of whose commands succeed."""
-        done = run(["bash", "-euo", "pipefail", "-c", text], COMMAND_SECONDS, cwd=self._folder, env=self._environment)
-        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name)
+    programs = {
+        "kubectl-elasticjob": f'exec {sys.executable} -m elasticjob_cli "$@"\n',
+        "kubectl": PATIENT_KUBECTL.format(kubectl=shutil.which("kubectl")),
+    }
+    return Reader(folder, os.environ | {"KUBECONFIG": str(plane.kubeconfig), "HOME": str(folder)}, programs)
 
 
-def given(page: str, shell: Shell) -> None:
+def given(page: str, reader: Reader) -> None:
     """What the reader of a page has done before."""
     if page in ("moving.md", "operations.md"):
         # kubectl fails on a CRD that the API server has given no conditions yet
-        shell.run("kubectl create -f crds; until kubectl wait --for=condition=Established -f crds; do sleep 0.2; done")
+        wait = "until kubectl wait --for=condition=Established -f crds; do sleep 0.2; done"
+        reader.run(f"kubectl create -f crds; {wait}", COMMAND_SECONDS)
     if page == "operations.md":
-        shell.run("kubectl apply -k examples/first")
+        reader.run("kubectl apply -k examples/first", COMMAND_SECONDS)
+        reader.run(INSTALL, COMMAND_SECONDS)
 
 
-@pytest.mark.parametrize("page", RUN)
-def test_the_commands_of_a_page(page: str, fresh: ControlPlane, tmp_path: Path) -> None:
-    shell = Shell(fresh, tmp_path)
-    given(page, shell)
+@pytest.mark.parametrize(("page", "left_out"), WAYS)
+def test_the_commands_of_a_page(page: str, left_out: tuple[str, ...], fresh: ControlPlane, tmp_path: Path) -> None:
+    reader = reader_of(fresh, tmp_path)
+    given(page, reader)
     here = [block for block in blocks(ROOT / "docs" / page, "sh", "yaml") if block.section not in ON_A_CLUSTER]
+    commands = 0
     for block in here:
-        if block.language == "sh" and block.is_run:
-            shell.run(block.text)
-        elif block.file:
-            shell.save(block)
-    assert sum(block.language == "sh" and block.is_run for block in here) > 2
+        if block.file:
+            (tmp_path / block.file).parent.mkdir(exist_ok=True)
+            (tmp_path / block.file).write_text(block.text)
+        elif block.language == "sh" and block.is_run and block.section not in left_out:
+            reader.run(block.text, COMMAND_SECONDS)
+            commands += 1
+    assert commands > 1
 
 
 @pytest.mark.parametrize("block", manifests(), ids=lambda block: block.name)
@@ -119,5 +111,7 @@ def validate(plane: ControlPlane, text: str) -> None:
 
 
 def test_pages_have_manifests_and_each_is_found() -> None:
-    whole = sum(page.read_text().count("```yaml\napiVersion:") for page in PAGES)
+    kustomizations = "```yaml\napiVersion: kustomize.config.k8s.io"
+    texts = [page.read_text() for page in PAGES]
+    whole = sum(text.count("```yaml\napiVersion:") - text.count(kustomizations) for text in texts)
     assert len(manifests()) == whole > 4

@@ -179,3 +179,18 @@ def test_argo_cd_is_told_of_every_phase() -> None:
     assert set(re.findall(r'([A-Z]\w+) = "(?:Progressing|Healthy|Suspended|Degraded)",', health)) == phases
     differences = yaml.safe_load(told["resource.customizations.ignoreDifferences.elasticjob.io_ElasticJob"])
     assert differences == {"jsonPointers": ["/spec/replicas"]}
+
+
+def test_a_step_of_argo_workflows_ends_as_its_job_ends(with_crds: ControlPlane) -> None:
+    workflow, *access = yaml.safe_load_all((ROOT / "examples/gitops/argo-workflows/train.yaml").read_text())
+    (template,) = workflow["spec"]["templates"]
+    resource = template["resource"]
+    ends = {name: resource[name] for name in ("successCondition", "failureCondition")}
+    assert list(ends.values()) == ["status.phase == Complete", "status.phase == Failed"]
+    for body in (yaml.safe_load(resource["manifest"]), *access):
+        kubectl(with_crds, "create", "--dry-run=server", "--validate=strict", "--filename=-", given=body)
+    account = {body["kind"]: body["metadata"]["name"] for body in access}["ServiceAccount"]
+    assert workflow["spec"]["serviceAccountName"] == account
+    page = (ROOT / "docs/argo.md").read_text()
+    for name, condition in ends.items():
+        assert f"| `{name}` | `{condition}` |" in page

@@ -14,7 +14,8 @@
 {{- end -}}
 
 {{- define "elasticjob.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (include "elasticjob.operator" .) }}
+{{- $own := ternary (include "elasticjob.operator" .) "default" .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default $own }}
 {{- end -}}
 
 {{/* Selector labels; they never change, because a Deployment's selector cannot. */}}

@@ -5,7 +5,8 @@ libraries open a store of their own there.
 
 It follows the round last handed to this worker's own trainer; connections of another round are closed. A
 trainer of an old round gets an error, never the new store. No accepted connection is kept without a
-deadline: torch's client, once accepted and then met with silence, blocks for ever, deaf to SIGTERM.
+deadline: torch's client, once accepted and then met with silence, blocks for ever, deaf to SIGTERM. One that comes
+before the store is there is held until it is: whenever it is closed it writes two C++ stacks to the script's log.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from elasticjob_torch.wire import Code
 
 log = logging.getLogger(__name__)
 
+HELD_SECONDS = 15.0  # a process of this pod that comes before the store does; less than torch's own shortest timeout
 HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the caller's own deadline
 MARGIN_SECONDS = 1.0  # by which the trainer's connection is kept longer than its way to the store may take
 RETRY = RetryPolicy(0.02, 0.2)
@@ -84,31 +86,39 @@ class Tunnel:
     async def wait_for_store(self, round: int, patience: float) -> None:
         """Return once the store of `round` answers through the tunnel. Raises Refused."""
         self._driver.standing.check_round(round)
+        connection = await self._connected(round, patience)
+        self._drop_spare()
+        self._spare = round, connection  # for the trainer, which connects next
+
+    async def _connected(self, round: int, patience: float) -> Connection:
+        """A connection to the store of `round`, which may not be there yet. Raises Refused after `patience` seconds,
+        and when the round is over."""
         why = ["rank 0's sidecar does not answer"]  # the last time that it was tried
         serves = asyncio.create_task(self._until_it_serves(round, why))
         broken = asyncio.create_task(self._until_it_breaks(round))
         try:
             await asyncio.wait({serves, broken}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            for task in (broken, serves):
-                if task.done():
-                    return task.result()
+            if broken.done():
+                broken.result()  # raises
+            if serves.done():
+                return serves.result()
+        except BaseException:
+            serves.add_done_callback(_let_go)
+            raise
         finally:
             serves.cancel()
             broken.cancel()
+        serves.add_done_callback(_let_go)  # it may have connected at the last moment
         raise Refused(Code.STORE_TIMEOUT, f"the store of round {round} did not answer within {patience:g} s: {why[0]}")
 
-    async def _until_it_serves(self, round: int, why: list[str]) -> None:
+    async def _until_it_serves(self, round: int, why: list[str]) -> Connection:
         pauses = Backoff(RETRY)
         while True:
             try:
-                connection = await self._connect(round)
+                return await self._connect(round)
             except (Refused, OSError, TimeoutError) as error:
                 why[:] = [str(error) or "rank 0's sidecar does not answer"]
                 await asyncio.sleep(pauses.next())
-            else:
-                self._drop_spare()
-                self._spare = round, connection  # for the trainer, which connects next
-                return
 
     async def _until_it_breaks(self, round: int) -> None:
         while True:
@@ -136,19 +146,26 @@ class Tunnel:
     async def _serve(self, connection: Connection, offset: int) -> None:
         round = self._driver.standing.tunnel_round
         try:
-            async with asyncio.timeout(open_seconds := self._open_seconds()):
-                self._driver.standing.check_round(round)
-                spare = None if offset else self._take_spare(round)
-                store = spare or await self._connect(round, offset)
+            store = await self._reached(round, offset)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else PeerCode.NOT_YET
-            self._refuse(connection, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
+            self._refuse(connection, code, f"round {round}: {str(error) or 'no answer in time'}")
         except BaseException:
             connection.abort()
             raise
         else:
             self._splice("trainer", round, connection, store)
             self._count(round, self._driver.standing.me)
+
+    async def _reached(self, round: int, offset: int) -> Connection:
+        """The store for a process of this pod; or what serves so many ports after it, which is asked for once. Raises
+        Refused, OSError or TimeoutError."""
+        seconds = self._open_seconds()
+        self._driver.standing.check_round(round)
+        if not offset:
+            return self._take_spare(round) or await self._connected(round, max(HELD_SECONDS, seconds))
+        async with asyncio.timeout(seconds):
+            return await self._connect(round, offset)
 
     def _refuse(self, connection: Connection, code: Code | PeerCode, why: str) -> None:
         self._metrics.tunnels_refused.labels("trainer", code.value).inc()
@@ -231,3 +248,9 @@ class Tunnel:
         if all(connection.closed.done() for connection in pair):
             self._open.pop(pair, None)
             self._metrics.tunnels.set(len(self._open))
+
+
+def _let_go(task: asyncio.Task[Connection]) -> None:
+    """Close what a task has connected that nobody waits for any more."""
+    if not task.cancelled() and not task.exception():
+        task.result().abort()

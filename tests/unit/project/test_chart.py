@@ -143,5 +143,29 @@ def test_each_metric_is_in_the_page() -> None:
     assert not {name for name in missing if f"`{name}`" not in page}
 
 
+def test_the_comparison_counts_metrics_and_alerts_right() -> None:
+    JOBS.each = True
+    families = [*REGISTRY.collect(), *Metrics().registry.collect()]
+    JOBS.each = False
+    count = sum(family.name.startswith("elasticjob_") for family in families)
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    assert f"| metrics of its own | more than {count // 10 * 10} |" in page
+    assert f"| {len(alerts())}, in the chart |" in page
+
+
 def test_the_crds_are_the_generated_ones() -> None:
     assert (CHART / "crds").resolve() == ROOT / "crds"
+
+
+def test_the_manifest_without_helm_has_nothing_of_helms() -> None:
+    """What it has of the chart `make lint-manifest` says."""
+    text = (ROOT / "config" / "elasticjob.yaml").read_text()
+    head, *objects = [json.loads(json.dumps(body)) for body in yaml.load_all(text, yaml.CSafeLoader)]
+    assert (head["kind"], head["metadata"]["name"]) == ("Namespace", "elasticjob-system")
+    for body in objects:
+        metas = [body["metadata"], body["spec"]["template"]["metadata"] if body["kind"] == "Deployment" else {}]
+        keys = [key for meta in metas for part in ("labels", "annotations") for key in meta.get(part, {})]
+        assert not [key for key in keys if "helm.sh" in key or key.endswith("/managed-by")], body["metadata"]["name"]
+        assert body["metadata"].get("namespace", "elasticjob-system") == "elasticjob-system"
+    kinds = {body["kind"] for body in objects}
+    assert {"CustomResourceDefinition", "Deployment", "ClusterRole", "ValidatingAdmissionPolicy"} <= kinds

@@ -13,6 +13,8 @@ import pytest
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
 from support.broken_checkout import files
+from support.doc_pages import PAGES, blocks
+from support.reader import Reader
 
 ROOT = Path(__file__).parents[3]
 ROW = re.compile(r"^\| `([\w.]+)` \| `?(\w+)`?", re.M)
@@ -140,3 +142,25 @@ def test_what_may_be_there_is_tested_and_says_so(row: str, tests: str, said: str
     for sentence in QUOTE.findall(re.sub(r"`[^`]*`", "", claim)):
         for part in re.split(r"\d[\d, ]*", sentence):
             assert part in said, part
+
+
+def test_blocks_have_no_remarks_for_tests() -> None:
+    """A reader copies a block as it is; why no test runs it stands in a comment before it."""
+    found = [block for page in PAGES for block in blocks(page, "sh", "yaml", "python")]
+    assert [block.name for block in found if re.search(r"#.*\btests?\b.*\brun|#.*\brun by", block.text)] == []
+    assert {block.page for block in found if block.not_run} >= {"installation.md", "operations.md", "moving.md"}
+
+
+def test_a_remark_belongs_to_the_block_that_follows_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run by a test: it is long -->\n```sh\na\n```\n\n```sh\nb\n```\n")
+    assert [(block.text, block.not_run) for block in blocks(page, "sh")] == [("a\n", "it is long"), ("b\n", "")]
+
+
+def test_a_readers_shell_keeps_its_directory_and_what_was_exported(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, {"PATH": "/usr/bin:/bin"}, {"tool": 'echo "tool $1"\n'})
+    reader.run('mkdir "a b"\ncd "a b"\nexport WORD="x y"\nlocal_word=z', 20)
+    said = reader.run('basename "$PWD"; echo "$WORD${local_word:-}"; tool 1', 20)
+    assert said.splitlines() == ["a b", "x y", "tool 1"]
+    with pytest.raises(AssertionError, match="no such thing"):
+        reader.run("echo no such thing >&2; false\ntrue", 20)

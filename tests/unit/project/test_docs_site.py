@@ -1,5 +1,6 @@
 """Pages as GitHub shows them become pages as mkdocs reads them."""
 
+import re
 import sys
 from itertools import pairwise
 
@@ -66,8 +67,36 @@ def test_lists_have_a_blank_line_before_them() -> None:
 
 def test_drawings_need_nothing_from_elsewhere() -> None:
     drawings = list(DOCS.glob("assets/*.svg"))
-    assert len(drawings) == 2
+    assert len(drawings) == 3
     for drawing in drawings:
         text = drawing.read_text().replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert "http" not in text
         assert "<title" in text
+
+
+@pytest.mark.parametrize("name", ["parts", "change"])
+def test_drawings_have_a_dark_colour_for_each_light_one(name: str) -> None:
+    light, _, dark = (DOCS / "assets" / f"{name}.svg").read_text().partition("@media (prefers-color-scheme: dark)")
+    rules, _, drawing = dark.partition("</style>")
+    for kind in ("fill", "stroke"):
+        colours = set(re.findall(rf'{kind}="(#\w+)"', light + drawing))
+        assert colours
+        assert colours <= set(re.findall(rf'\[{kind}="(#\w+)"\]', rules))
+        assert not colours & set(re.findall(rf"{kind}: (#\w+)", rules))
+
+
+@pytest.mark.parametrize(
+    ("titles", "separator", "wrong"),
+    [
+        ({"a/": "Autoscaling (HPA)"}, r"[\s()]+", []),
+        ({"a/": "Autoscaling (HPA)"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "Autoscaling", "b/": "Words"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "HPA and more", "b/": "HPA"}, r"\s+", [("HPA", "a/")]),
+        ({"a/": "HPA", "b/": "More of HPA"}, r"\s+", []),
+    ],
+)
+def test_words_by_which_a_search_finds_its_page(
+    titles: dict[str, str], separator: str, wrong: list[tuple[str, str]]
+) -> None:
+    entries = [{"location": place, "title": title} for place, title in titles.items()]
+    assert list(docs_site.misled(entries, separator, {"HPA": "a/"})) == wrong

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 CHART = "charts/elasticjob/Chart.yaml"
 PYPROJECT = '[project]\nname = "{name}"\nversion = "{version}"\ndependencies = [{dependencies}]\n'
+IMAGES = "annotations:\n  artifacthub.io/images: |\n    - {name: sidecar, image: elasticjob/sidecar:0.2.0}\n"
 CHANGELOG = (
     "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-22\n\n- New.\n\n## [0.1.0] - 2026-01-01\n\n- First.\n"
 )
@@ -27,7 +28,10 @@ def checkout(tmp_path: Path) -> Path:
             name="elasticjob-cli", version="0.2.0", dependencies='"click>=8", "elasticjob==0.2.0"'
         ),
         "core/elasticjob/__init__.py": '__version__ = "0.2.0"\n',
-        CHART: 'name: elasticjob\nversion: 0.2.0\nappVersion: "0.2.0"\n',
+        CHART: 'name: elasticjob\nversion: 0.2.0\nappVersion: "0.2.0"\n' + IMAGES,
+        "README.md": "",
+        "docs/quick-start.md": "docker build --tag elasticjob/operator:0.2.0 .\n",
+        "docs/installation.md": "docker push $REGISTRY/sidecar:0.2.0\n",
         "CHANGELOG.md": CHANGELOG,
     }
     for name, text in files.items():
@@ -74,6 +78,9 @@ def test_a_release_that_agrees_passes(monkeypatch: pytest.MonkeyPatch, checkout:
         ("cli/pyproject.toml", "==0.2.0", "==0.1.0", "project.dependencies, 'elasticjob==0.1.0' is 0.1.0"),
         (CHART, "version: 0.2.0", "version: 0.1.0", "Chart.yaml: version is 0.1.0; it must be 0.2.0, as the tag says"),
         (CHART, '"0.2.0"', '"0.1.0"', "Chart.yaml: appVersion is 0.1.0"),
+        (CHART, "sidecar:0.2.0", "sidecar:0.1.0", "Chart.yaml: artifacthub.io/images, sidecar is 0.1.0"),
+        ("docs/installation.md", "0.2.0", "0.1.0", "docs/installation.md: the image sidecar is 0.1.0"),
+        ("docs/quick-start.md", "0.2.0", "0.1.0", "docs/quick-start.md: the image operator is 0.1.0"),
         ("CHANGELOG.md", "## [0.2.0] - 2026-11-22", "## [0.2]", r"no section '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "[0.2.0] - 2026-11-22", "[0.2.0]", "must be '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "- New.", "", "[0.2.0] is empty; say what changed"),

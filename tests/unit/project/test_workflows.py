@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.broken_checkout import files
+
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = ROOT / ".github" / "workflows"
 FILES = sorted(WORKFLOWS.iterdir())
@@ -130,4 +132,35 @@ def test_a_release_waits_for_the_tests_and_ends_with_what_cannot_be_taken_back()
 
     assert before("images") >= {"version", "test"}
     assert before("pypi") == {"version", "test", "images", "chart", "wheels"}
-    assert before("release") == set(release) - {"release"}
+    assert before("release") == set(release) - {"release", "site"}
+    assert before("site") == set(release) - {"site"}
+
+
+def test_all_that_is_pinned_is_scanned_and_brought_up_to_date() -> None:
+    scan = (WORKFLOWS / "scan.yml").read_text()
+    locks = {f"locks/{file.name}" for file in ROOT.glob("locks/*.txt") if not file.name.startswith("torch-")}
+    modules = {str(file.relative_to(ROOT)) for file in ROOT.glob("hack/**/go.mod")}
+    assert set(re.findall(r"--lockfile=(?:requirements\.txt:)?(\S+)", scan)) == locks | modules
+    targets = re.findall(r"^FROM \S+ AS (operator|sidecar)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert jobs(WORKFLOWS / "scan.yml")["images"]["strategy"]["matrix"]["target"] == targets
+
+    updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    watched = {one["package-ecosystem"]: set(one.get("directories", [one.get("directory")])) for one in updates}
+    places = {
+        "gomod": modules,
+        "docker": {name for name in files("*Dockerfile") if not name.startswith("tests/")},
+        "uv": {*files("*pyproject.toml"), *files("locks/*.in")},
+    }
+    for ecosystem, found in places.items():
+        assert found
+        assert watched[ecosystem] == {f"/{Path(name).parent}".rstrip(".") for name in found}, ecosystem
+    assert watched["github-actions"] == {"/"}
+
+
+def test_each_line_of_codeowners_is_about_something() -> None:
+    lines = [line.split() for line in (ROOT / ".github" / "CODEOWNERS").read_text().splitlines() if line[0] != "#"]
+    assert lines[0][0] == "*"
+    for pattern, *owners in lines:
+        assert owners
+        assert all(owner.startswith("@elasticjob/") for owner in owners)
+        assert pattern == "*" or (ROOT / pattern.strip("/")).exists(), pattern

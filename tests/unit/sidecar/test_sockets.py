@@ -239,6 +239,49 @@ async def test_a_store_that_never_comes(pair: TwoSidecars, monkeypatch: pytest.M
     assert body["error"]["message"].endswith("the store of round 1 is not served yet, after 0.02 s")
 
 
+async def test_a_process_that_comes_before_the_store_is_held_until_it_is_there(
+    pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed, torch's client writes two C++ stacks to the script's log, and comes again."""
+    monkeypatch.setattr(tunnel, "HOLD_SECONDS", 0.02)
+    await pair.form()
+    zero, _ = pair.workers
+    early = [await worker.connect() for worker in pair.workers]
+    for _, writer in early:
+        writer.write(b"x")
+    await asyncio.sleep(0.3)  # rank 0's sidecar has turned the other's away some times
+    async with store() as server:
+        await zero.serve_store(1, server)
+        for reader, writer in early:
+            async with within("an answer of the store"):
+                assert await reader.readexactly(1) == b"x"
+            writer.close()
+
+
+async def test_a_process_is_not_held_beyond_the_end_of_its_round(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
+    reader, writer = await one.connect()
+    await until(lambda: bool(one.sidecar.tunnel._trainers))
+    pair.job("Forming", 2, zero, one)
+    async with within("the end of the connection", tunnel.HELD_SECONDS / 3):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_process_is_not_held_for_ever(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOLD_SECONDS", "HELD_SECONDS", "MARGIN_SECONDS"):
+        monkeypatch.setattr(tunnel, name, 0.02)
+    monkeypatch.setattr(tunnel, "admission_seconds", lambda _: 0.02)
+    await pair.form()
+    reader, writer = await pair.workers[1].connect()
+    async with within("the end of the connection"):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
 async def test_without_a_round_a_connection_to_the_store_is_closed(pair: TwoSidecars) -> None:
     reader, writer = await pair.workers[0].connect()
     async with within("the end of the connection"):
