@@ -20,7 +20,8 @@ from api import chart
 from api.operators import JOBS, Leader, Operators, Witness, new_job
 from api.test_refusals import broken_webhook, policy, quota
 from elasticjob_cli.app import cli
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer, why

@@ -18,7 +18,8 @@ from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import WORKER_LOST_SECONDS, Job, manifest
 from e2e.kube import ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer as Reply

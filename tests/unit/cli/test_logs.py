@@ -8,8 +8,9 @@ import pytest
 
 from elasticjob.objects import Object
 from elasticjob_cli.cluster import logs
-from elasticjob_cli.cluster.connection import ApiError, Cluster, NoAnswer
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
+from elasticjob_cli.cluster.transport import ApiError, NoAnswer
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
 from support.cli_jobs import NOW, ago, pod, scene
@@ -20,8 +21,10 @@ class Paper(Cluster):
     """`written`: by pod and life, the lines of its log; a stream ends where they do. `stages`: what is there, one after
     the other, one for each look. `late`: what a pod writes in the last of them."""
 
+    now = NOW
+
     def __init__(self, stages: list[tuple[Object, list[Object]]], written: dict[tuple[str, int], list[str]]) -> None:
-        self.now, self.namespace = NOW, "default"
+        self.namespace = "default"
         self._stages, self._written = stages, written
         self._lock = threading.Lock()
         self._last_stage = threading.Event()
@@ -43,7 +46,7 @@ class Paper(Cluster):
         lines = self._written.get((pod, self._life(pod) - previous))
         if lines is None:
             raise ApiError(400, "no log")
-        tail = options.get("tail_lines")
+        tail = options.get("tailLines")
         return "".join(f"{line}\n" for line in (lines if tail is None else lines[-tail:]))
 
     def follow_log(self, pod: str, container: str, **options: Any) -> Iterator[str]:
