@@ -113,10 +113,12 @@ def _place(given: dict[str, Any]) -> "Place":
 
 def length_of_time(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """As kubectl takes one, such as 30s, 5m or 1m30s; a number alone is of seconds."""
+    if value is None:
+        return None
     from elasticjob_cli.cluster.access import seconds_of
 
     try:
-        seconds_of(value or "0")
+        seconds_of(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is no length of time, such as 30s, 5m or 1h") from None
     return value

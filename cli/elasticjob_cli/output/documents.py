@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from elasticjob.api import VERSION
@@ -17,6 +18,7 @@ from elasticjob_cli.reading.rounds import goodput, rounds_of
 from elasticjob_cli.why.answer import answer
 
 API_VERSION = f"cli.elasticjob.io/{VERSION}"
+OF_METADATA = frozenset({"job", "namespace"})  # which metadata says already
 RESOURCE = "elasticjob.elasticjob.io"  # as kubectl's `-o name` has it
 
 
@@ -29,35 +31,35 @@ class _Dumper(yaml.SafeDumper):
 
 def report(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
     """A `JobReport`. `rates`: steps a second, by pod."""
-    rounds, found = rounds_of(look), None
+    rounds = rounds_of(look)
     found = goodput(look, rounds)
     agreed, status, spec = look.status.rendezvous, look.status, look.spec
     body = {
         "phase": status.phase,
         "reason": status.reason,
         "round": agreed.round,
-        "round_phase": str(agreed.phase),
-        "world_size": agreed.world_size,
+        "roundPhase": str(agreed.phase),
+        "worldSize": agreed.world_size,
         "stage": agreed.stage,
         "waiting": agreed.waiting,
         "replicas": spec.replicas,
-        "min_replicas": spec.min_replicas,
-        "max_replicas": spec.max_replicas,
-        "spare_replicas": spec.spare_replicas,
+        "minReplicas": spec.min_replicas,
+        "maxReplicas": spec.max_replicas,
+        "spareReplicas": spec.spare_replicas,
         "spares": status.spares,
         "suspended": spec.suspend,
         "restarts": status.restarts,
-        "max_restarts": spec.max_restarts,
-        "active_seconds": round(look.active_for),
-        "active_deadline_seconds": spec.active_deadline_seconds,
-        "progress": status.progress.dump() if status.progress else None,
-        "members": [member.as_json() for member in members_of(look, rates)],
+        "maxRestarts": spec.max_restarts,
+        "activeSeconds": round(look.active_for),
+        "activeDeadlineSeconds": spec.active_deadline_seconds,
+        "progress": _dumped(status.progress) if status.progress else None,
+        "members": [_camel(member.as_json()) for member in members_of(look, rates)],
         "missing": [worker.index for worker in look.missing],
         "hidden": list(look.scene.hidden),
-        "node_failures": [one.dump() for one in status.node_failures],
-        "rounds": [one.as_json() for one in rounds],
-        "goodput": found.as_json() if found else None,
-        "why": answer(look).as_json(),
+        "nodeFailures": [_dumped(one) for one in status.node_failures],
+        "rounds": [_camel(one.as_json()) for one in rounds],
+        "goodput": _camel(found.as_json()) if found else None,
+        "why": {name: field for name, field in _camel(answer(look).as_json()).items() if name not in OF_METADATA},
     }
     return _document("JobReport", look.name, look.namespace, body)
 
@@ -68,20 +70,27 @@ def reports(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def change(name: str, namespace: str, **body: Any) -> dict[str, Any]:
-    """A `JobChange`; the fields in snake_case."""
-    return _document("JobChange", name, namespace, body)
+    """A `JobChange`; `body`: its fields, in snake_case."""
+    return _document("JobChange", name, namespace, _camel(body))
 
 
 def _document(kind: str, name: str, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
     meta = {"name": name, "namespace": namespace}
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, **_camel(body)}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, **body}
+
+
+def _dumped(model: BaseModel) -> dict[str, Any]:
+    """With null for what is absent: each document has all fields."""
+    return model.model_dump(mode="json", by_alias=True)
 
 
 def _camel(value: Any) -> Any:
-    """With the names of all fields as Kubernetes writes them."""
+    """With the names of all fields as Kubernetes writes them; not of what has names of the user's own."""
     if isinstance(value, Mapping):
         return {to_camel(str(name)): _camel(field) for name, field in value.items()}
-    return [_camel(one) for one in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_camel(one) for one in value]
+    return str(value) if isinstance(value, str) else value  # an enumeration's member as well
 
 
 def written(body: Any, form: str, *, on_one_line: bool = False) -> str:

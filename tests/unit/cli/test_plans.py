@@ -194,9 +194,8 @@ def with_a_spare(*more: int, **spec: Any) -> Look:
     [
         (
             3,
-            "spec.replicas of digits is 3 now, and was 2. What follows: worker 2 takes a place as the spare that it is, "
-            "and 1 pod is made; round 4 is "
-            "replaced at once by one of 3 workers.",
+            "spec.replicas of digits is 3 now, and was 2. What follows: worker 2 takes a place as the spare that it "
+            "is, and 1 pod is made; round 4 is replaced at once by one of 3 workers.",
         ),
         (
             4,
