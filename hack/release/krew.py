@@ -21,7 +21,7 @@ API_VERSION = "krew.googlecontainertools.github.com/v1alpha2"
 PLATFORMS = (("linux", "amd64"), ("linux", "arm64"), ("darwin", "amd64"), ("darwin", "arm64"))
 HOME = "https://github.com/{owner}/elasticjob"
 SHORT = "Look into elastic PyTorch jobs, and change them"
-SHORT_LENGTH = 50  # by krew's guide: `kubectl krew search` prints it in a column
+SHORT_LENGTH = 50  # `kubectl krew search` shows no more of it
 DESCRIPTION = """\
 Says what an ElasticJob does, why it waits, and what its last rounds cost; shows its trainers' logs over rounds and
 pods; scales, suspends, resumes and restarts it, and waits until that is done.

@@ -67,8 +67,8 @@ def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> Non
     assert [one.cause for one in reply.findings] == [Cause.MANAGED]
     assert not reply.full
     assert reply.paragraph == (
-        f"Another controller looks after it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods and "
-        "writes no status for it. Ask that controller. spec.managedBy cannot be changed: make a new job for "
+        f"Another controller looks after it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods "
+        "and writes no status for it. Ask that controller. spec.managedBy cannot be changed: make a new job for "
         "ElasticJob's operator to run it."
     )
 

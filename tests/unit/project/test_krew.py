@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -153,9 +154,7 @@ def unpacked(folder: Path) -> Path:
     (folder / LAUNCHER.name).chmod(0o755)
     (folder / "bin").mkdir()
     for name in ("readlink", "dirname", "sh"):
-        (folder / "bin" / name).symlink_to(
-            next(Path(one) / name for one in ("/usr/bin", "/bin") if (Path(one) / name).exists())
-        )
+        (folder / "bin" / name).symlink_to(shutil.which(name) or name)
     return folder
 
 
