@@ -105,7 +105,7 @@ def print_completion(shell: str) -> None:
 
 
 def main() -> None:
-    gc.disable()  # a call is short, and looking for garbage while modules are imported takes a tenth of it
+    gc.disable()  # until all is imported: to look for garbage meanwhile takes a tenth of a call
     cli(prog_name="kubectl elasticjob", complete_var=completion.VARIABLE)
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api import chart
-from api.operators import JOBS, Leader, Operators, Witness, new_job
+from api.operators import JOBS, Leader, Operators, Witness, job_body, new_job
 from api.test_refusals import broken_webhook, policy, quota
 from elasticjob.kube import paths
 from elasticjob_cli.app import cli
@@ -178,6 +178,19 @@ async def test_a_pod_that_is_about_to_be_made(operators: Operators, plane: Contr
     assert [one.cause for one in why(scene).findings] == [Cause.NO_POD]
 
 
+async def test_a_job_that_another_controller_manages(operators: Operators, plane: ControlPlane) -> None:
+    leader = await operators.lead()
+    holding = asyncio.create_task(leader.leadership.hold())
+    body = job_body(name := f"job-{secrets.token_hex(3)}")
+    plane.request("POST", JOBS, {**body, "spec": {**body["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}})
+    try:
+        scene = await seen(plane, name, lease_of(leader))
+    finally:
+        holding.cancel()
+    record("managed", scene)
+    assert [one.cause for one in why(scene).findings] == [Cause.MANAGED]
+
+
 async def test_an_operator_that_has_given_its_lease_up(operators: Operators, plane: ControlPlane) -> None:
     leader = await operators.lead()
     name = new_job(plane)
@@ -314,6 +327,12 @@ def test_run_and_what_the_api_server_says_of_it(plane: ControlPlane) -> None:
     assert printed["spec"]["template"]["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
     assert ej(plane, *words, "--", "train.py").stdout == f"elasticjob.elasticjob.io/{name} created\n"
     assert plane.request("GET", f"{JOBS}/{name}")["spec"]["replicas"] == 2
+    assert ej(plane, "run", f"{name}-2", *words[2:], "-o", "name", "--", "train.py").stdout == (
+        f"elasticjob.elasticjob.io/{name}-2\n"
+    )
+    made = json.loads(ej(plane, "run", f"{name}-3", *words[2:], "-o", "json", "--", "train.py").stdout)
+    assert made["metadata"]["uid"] == plane.request("GET", f"{JOBS}/{name}-3")["metadata"]["uid"]
+    assert "managedFields" not in made["metadata"]
     wrong = ej(plane, "run", name, "--image", "train:1", "--min-replicas", "2", "--", "train.py")
     assert wrong.exit_code == 1
     assert "replicas 1 is below minReplicas 2" in wrong.stderr

@@ -30,7 +30,8 @@ class Asked(NamedTuple):
 
 @dataclass
 class Stub:
-    """`answers`: by path without its query; anything else is a 404. `asked`: what came, in turn."""
+    """`answers`: by path without its query, where a whole number is a status and an event is waited for; anything else
+    is a 404. `asked`: what came, in turn."""
 
     url: str
     answers: dict[str, Any] = field(default_factory=dict)
@@ -82,6 +83,9 @@ def stub_api(
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             stub.asked.append(Asked(self.command, self.path, self.headers, body))
             found = stub.answers.get(urlsplit(self.path).path, 404)
+            if isinstance(found, threading.Event):
+                found.wait()
+                found = 503
             status = found if isinstance(found, int) else 200
             told = {"message": "not found", "code": 404} if isinstance(found, int) else found
             sent = told if isinstance(told, bytes) else json.dumps(told).encode()

@@ -5,7 +5,6 @@ What this user may not see is left out: `why` then says less, not nothing.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 
@@ -15,13 +14,13 @@ from elasticjob.objects import Object
 from elasticjob.reading import Pod
 from elasticjob.terms import Outcome
 from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.together import Asked, each
 from elasticjob_cli.cluster.transport import ApiError
 from elasticjob_cli.errors import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
 
 RENEWED_WITHIN, LOOK_AGAIN_SECONDS, LOOK_SECONDS = 5.0, 3.0, 0.5  # it is renewed each second
-AT_ONCE = 6  # requests
 KINDS = frozenset({"ElasticJob", "Pod", "PersistentVolumeClaim"})
 # what an operator does first for a job: verb, group, resource
 NEEDS = (
@@ -37,33 +36,32 @@ NEEDS = (
 def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
     """All about the job. Raises CliError where the job itself cannot be read."""
     namespace, _, lease_name = lease.partition("/")
-    with ThreadPoolExecutor(AT_ONCE) as together:
-        job = together.submit(cluster.job, name)
-        pods = together.submit(_seen, partial(cluster.pods, name))
-        events = together.submit(_seen, cluster.events)
-        records = together.submit(_seen, partial(cluster.records, name))
-        leads = together.submit(cluster.lease, namespace, lease_name)
-        body = job.result()
-        leader = together.submit(leader_of, cluster, body, lease, leads)
-        names = sorted({claim for pod in pods.result() or () for claim in Pod.read(pod).claims})
-        claims = together.submit(_seen, partial(_claims, cluster, names))
-        found = {
-            "pods": pods.result(),
-            "persistentvolumeclaims": claims.result(),
-            "events": events.result(),
-            "elasticworkers": records.result(),
-        }
-        seen = {kind: bodies or [] for kind, bodies in found.items()}
-        return Scene(
-            job=body,
-            pods=tuple(seen["pods"]),
-            records=tuple(seen["elasticworkers"]),
-            claims=tuple(seen["persistentvolumeclaims"]),
-            events=tuple(_chosen(_by_object(seen["events"]), body, seen["pods"], names)),
-            leader=leader.result(),
-            now=cluster.now,
-            hidden=tuple(kind for kind, bodies in found.items() if bodies is None),
-        )
+    job = Asked(partial(cluster.job, name))
+    pods = Asked(partial(_seen, partial(cluster.pods, name)))
+    events = Asked(partial(_seen, cluster.events))
+    records = Asked(partial(_seen, partial(cluster.records, name)))
+    leads = Asked(partial(cluster.lease, namespace, lease_name))
+    body = job.result()
+    leader = Asked(partial(leader_of, cluster, body, lease, leads))
+    names = sorted({claim for pod in pods.result() or () for claim in Pod.read(pod).claims})
+    claims = Asked(partial(_seen, partial(_claims, cluster, names)))
+    found = {
+        "pods": pods.result(),
+        "persistentvolumeclaims": claims.result(),
+        "events": events.result(),
+        "elasticworkers": records.result(),
+    }
+    seen = {kind: bodies or [] for kind, bodies in found.items()}
+    return Scene(
+        job=body,
+        pods=tuple(seen["pods"]),
+        records=tuple(seen["elasticworkers"]),
+        claims=tuple(seen["persistentvolumeclaims"]),
+        events=tuple(_chosen(_by_object(seen["events"]), body, seen["pods"], names)),
+        leader=leader.result(),
+        now=cluster.now,
+        hidden=tuple(kind for kind, bodies in found.items() if bodies is None),
+    )
 
 
 def gather_all(cluster: Cluster, lease: str = DEFAULT_LEASE, *, everywhere: bool, selector: str) -> list[Scene]:
@@ -71,18 +69,17 @@ def gather_all(cluster: Cluster, lease: str = DEFAULT_LEASE, *, everywhere: bool
     not do is not asked for. Raises CliError where the jobs cannot be listed."""
     kinds = {"pods": PODS, "persistentvolumeclaims": CLAIMS, "events": EVENTS, "elasticworkers": WORKERS}
     namespace, _, lease_name = lease.partition("/")
-    with ThreadPoolExecutor(AT_ONCE) as together:
-        jobs = together.submit(cluster.jobs, everywhere=everywhere, selector=selector)
-        leads = together.submit(cluster.lease, namespace, lease_name)
-        listed = {
-            name: together.submit(_seen, partial(cluster.of_all_jobs, kind, everywhere=everywhere))
-            for name, kind in kinds.items()
-        }
-        bodies = jobs.result()
-        leader = Leader(lease)
-        if running := [job for job in bodies if not _has_ended(job)]:
-            leader = leader_of(cluster, running[0], lease, leads, ask_rights=False)
-        found = {name: asked.result() for name, asked in listed.items()}
+    jobs = Asked(partial(cluster.jobs, everywhere=everywhere, selector=selector))
+    leads = Asked(partial(cluster.lease, namespace, lease_name))
+    listed = {
+        name: Asked(partial(_seen, partial(cluster.of_all_jobs, kind, everywhere=everywhere)))
+        for name, kind in kinds.items()
+    }
+    bodies = jobs.result()
+    leader = Leader(lease)
+    if running := [job for job in bodies if not _has_ended(job)]:
+        leader = leader_of(cluster, running[0], lease, leads, ask_rights=False)
+    found = {name: asked.result() for name, asked in listed.items()}
     hidden = tuple(name for name, seen in found.items() if seen is None)
     of_jobs = {name: _by_job(found[name] or ()) for name in ("pods", "elasticworkers")}
     claims = {_key(one, one["metadata"]["name"]): one for one in found["persistentvolumeclaims"] or ()}
@@ -147,7 +144,7 @@ def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
         return None
 
 
-def leader_of(cluster: Cluster, job: Object, lease: str, asked: "Future[Object]", *, ask_rights: bool = True) -> Leader:
+def leader_of(cluster: Cluster, job: Object, lease: str, asked: Asked[Object], *, ask_rights: bool = True) -> Leader:
     """Who leads. A Lease whose time is old may be that of a clock that is wrong, so it is looked at again, unless the
     job has ended and needs nobody."""
     namespace, _, name = lease.partition("/")
@@ -190,8 +187,7 @@ def _lacks(cluster: Cluster, namespace: str, lease: Object) -> tuple[str, ...] |
     try:
         pod = cluster.pod(namespace, lease["spec"]["holderIdentity"])
         user = f"system:serviceaccount:{namespace}:{pod['spec']['serviceAccountName']}"
-        with ThreadPoolExecutor(AT_ONCE) as together:
-            allowed = list(together.map(lambda need: cluster.may(user, *need), NEEDS))
+        allowed = each(lambda need: cluster.may(user, *need), NEEDS)
         return tuple(f"{verb} {what}" for (verb, _, what), may in zip(NEEDS, allowed, strict=True) if not may)
     except ApiError:
         return None
@@ -208,5 +204,4 @@ def _claims(cluster: Cluster, names: Sequence[str]) -> list[Object]:
                 raise
             return None
 
-    with ThreadPoolExecutor(AT_ONCE) as together:
-        return [found for found in together.map(claim, names) if found is not None]
+    return [found for found in each(claim, names) if found is not None]

@@ -4,7 +4,6 @@ import os
 import ssl
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -104,11 +103,9 @@ class Transport:
         for name, value in self._access.impersonated:
             headers.add(name, value)
         url = f"{self.server}{path}{f'?{urlencode(query)}' if query else ''}"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InsecureRequestWarning)  # it was asked for
-            answer = pool.request(
-                method, url, body=body, headers=headers, timeout=timeout, retries=ONCE_MORE, preload_content=preload
-            )
+        answer = pool.request(
+            method, url, body=body, headers=headers, timeout=timeout, retries=ONCE_MORE, preload_content=preload
+        )
         if answer.status >= 300:
             raise _refusal(answer.status, answer.reason or "", answer.data)
         return answer
@@ -160,6 +157,7 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python asks more of an authority than kubectl does
         if access.insecure:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            urllib3.disable_warnings(InsecureRequestWarning)  # it was asked for
         if credentials.certificate:
             _present(context, credentials)
     except (ssl.SSLError, ValueError) as error:

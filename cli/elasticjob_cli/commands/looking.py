@@ -1,6 +1,5 @@
 """The commands that change nothing: status, why, history, logs."""
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,7 +96,6 @@ def logs(
     seconds = seconds_of(since) if since else None
     choice = reading_logs.Choice(rank, container, previous, None if tail == -1 else tail, seconds)
     if follow:
-        gc.enable()
         for line in reading_logs.follow(session.cluster, job, choice):
             _say(line, prefix=rank is None)
         return
@@ -157,7 +155,6 @@ def _print(session: Session, found: Shown) -> None:
 
 def _watch(session: Session, ask: Callable[[], Shown]) -> None:
     """For people on a terminal in place; else each time that it has changed, in JSON as one document a line."""
-    gc.enable()
     screen = Screen() if is_terminal() and session.form in ("", "wide") else None
     shown: object = None
     while True:

@@ -3,6 +3,7 @@
 Nothing heavy is imported here before a command needs it: help, versions and completion are asked for often.
 """
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -53,6 +54,9 @@ def connected(*forms: str, headers: bool = False) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         @wraps(command)
         def run(operator: str, **arguments: Any) -> Any:
+            if not gc.isenabled():  # all is imported: what is there now is no garbage
+                gc.freeze()
+                gc.enable()
             given = {name: arguments.pop(name) for name in PLACE_NAMES}
             form = (arguments.pop("output") or "") if forms else ""
             has_headers = not arguments.pop("no_headers") if headers else True

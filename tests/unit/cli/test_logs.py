@@ -246,3 +246,23 @@ def test_the_last_words_of_a_life_are_asked_for_again(quick: None, monkeypatch: 
     written["digits-0-0", 0].append(line(2, "last words"))
     assert [one.text for one in found] == ["last words"]
     assert not left
+
+
+def test_nothing_older_than_asked_for_is_shown(quick: None) -> None:
+    """The API counts whole seconds from its own now on; what was written before is shown by no later look, either."""
+    written = {("digits-0-0", 0): [line(1, "old"), line(58, "new")], ("digits-1-0", 0): [line(2, "old")]}
+    pods = [trainer(0, runs=True), trainer(1, runs=True)]
+    cluster = Paper([(job(TWO), pods), (job(TWO), pods), (job(TWO, ended=True), pods)], written)
+    asked: list[Any] = []
+    log = cluster.log
+
+    def since(pod: str, container: str, **options: Any) -> str:
+        asked.append(options.pop("sinceSeconds"))
+        kept = [one for one in log(pod, container, **options).splitlines() if "new" in one]
+        return "".join(f"{one}\n" for one in kept)
+
+    cluster.log = since  # type: ignore[method-assign]
+    choice = Choice(since=4.5)
+    assert texts(past(cluster, see(cluster, "digits"), choice)) == [(0, "new")]
+    assert asked == [5, 5]
+    assert [one.text for one in follow(cluster, "digits", choice)] == ["new"]

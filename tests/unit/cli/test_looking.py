@@ -15,6 +15,7 @@ from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import gather as gathering
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
+from elasticjob_cli.cluster.logs import Choice, Line
 from elasticjob_cli.cluster.transport import ApiError
 from elasticjob_cli.commands import looking
 from elasticjob_cli.output import console
@@ -199,6 +200,30 @@ def test_a_watch_on_a_terminal_is_shown_in_place_and_fits(
     assert first.count("\n") == second.count("\n") == third.count("\n") == 5
     assert first.endswith("\x1b[5F")
     assert "digits" in third
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        ([], Choice()),
+        (["--tail", "-1"], Choice()),
+        (["--tail=3", "--since=1m30s", "--rank", "1"], Choice(rank=1, tail=3, since=90.0)),
+        (["-p", "-c", "other"], Choice(container="other", previous=True)),
+    ],
+    ids=" ".join,
+)
+def test_logs_are_chosen_as_kubectl_does(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, words: list[str], choice: Choice
+) -> None:
+    chosen: list[Choice] = []
+
+    def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
+        chosen.append(choice)
+        return [Line(1, "digits-0-0", 0, "a")]
+
+    monkeypatch.setattr(looking.reading_logs, "past", past)
+    assert ask(Paper(*TWO), "logs", "digits", *words).exit_code == 0
+    assert chosen == [choice]
 
 
 class Together(Paper):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from elasticjob_cli.app import cli
 from support.cli_jobs import formed
 from support.stub_api import DATE, Stub, stub_api
+from support.waiting import exit_code, wait_until
 
 ROOT = "/apis/elasticjob.io/v1alpha1/namespaces/default"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/elasticjob-system/leases/elasticjob-operator"
@@ -106,7 +108,20 @@ def test_a_reader_that_ends_first_ends_the_program_silently(server: Stub) -> Non
         assert process.stderr
         assert process.stdout.readline().startswith(b"[0 digits-0-0] a step")
         process.stdout.close()
-        assert (process.wait(60), process.stderr.read()) == (-signal.SIGPIPE, b"")
+        assert (exit_code(process), process.stderr.read()) == (-signal.SIGPIPE, b"")
+
+
+def test_an_interrupt_ends_the_program_while_the_api_server_is_silent(server: Stub) -> None:
+    silence = threading.Event()
+    server.answers["/api/v1/namespaces/default/pods"] = silence
+    words = [sys.executable, "-m", "elasticjob_cli", "status", "digits"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            wait_until("all that is asked for", lambda: len(server.asked) == 5)
+            process.send_signal(signal.SIGINT)
+            assert (exit_code(process), process.communicate()) == (130, (b"", b""))
+        finally:
+            silence.set()
 
 
 def test_each_command_has_a_line_of_help() -> None:
