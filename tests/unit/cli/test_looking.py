@@ -210,7 +210,7 @@ def test_a_watch_on_a_terminal_is_shown_in_place_and_fits(
         (["--tail=3", "--since=1m30s", "--rank", "1"], Choice(rank=1, tail=3, since=90.0)),
         (["-p", "-c", "other"], Choice(container="other", previous=True)),
     ],
-    ids=" ".join,
+    ids=["nothing", "all", "some", "before"],
 )
 def test_logs_are_chosen_as_kubectl_does(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, words: list[str], choice: Choice
