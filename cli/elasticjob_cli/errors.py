@@ -1,11 +1,6 @@
-"""What goes wrong for people: a sentence, and the exit code that docs/cli.md tells of.
-
-Everything imports this module, so that it imports next to nothing.
-"""
+"""What goes wrong for people: a sentence, and the exit code that docs/cli.md tells of."""
 
 from enum import IntEnum
-
-DEFAULT_LEASE = "elasticjob-system/elasticjob-operator"  # of a release that is installed as the docs say
 
 
 class Exit(IntEnum):

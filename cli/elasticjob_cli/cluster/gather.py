@@ -16,7 +16,7 @@ from elasticjob.terms import Outcome
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.together import Asked, each
 from elasticjob_cli.cluster.transport import ApiError
-from elasticjob_cli.errors import DEFAULT_LEASE
+from elasticjob_cli.defaults import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
 

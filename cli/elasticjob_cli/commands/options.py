@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elasticjob_cli.errors import DEFAULT_LEASE
+from elasticjob_cli.defaults import DEFAULT_LEASE
 
 if TYPE_CHECKING:
     from elasticjob_cli.cluster.access import Place
