@@ -177,13 +177,15 @@ licences:  ## the licence's line at the head of each source file
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
 
-.PHONY: release release-check release-wheels release-chart release-sbom release-site
-release: release-check release-wheels release-chart release-sbom release-site  ## what a release is made of, into build/release, each tried; publishes nothing
+.PHONY: release release-check release-wheels release-krew release-chart release-sbom release-site
+release: release-check release-wheels release-krew release-chart release-sbom release-site  ## what a release is made of, into build/release, each tried; publishes nothing
 release-check:  ## whether all files name the same version, and CHANGELOG.md has notes (TAG=v0.1.0 is that of the release)
 	@$(venv) python hack/release/check_version.py $(TAG)
 release-wheels:  ## the wheels, each installed into a clean environment and called
 	@hack/release/wheels.sh build/release/wheels
 	@$(venv) python hack/release/try_wheels.py build/release/wheels
+release-krew: release-wheels  ## the command line tool's archives for krew and their manifest; this machine's is called
+	@hack/release/krew.sh build/release/krew build/release/wheels
 release-chart:  ## the chart's package, pushed to a registry and pulled (docker-registry and skopeo, Debian's)
 	@hack/release/chart.sh build/release/chart
 	@hack/release/try_chart.sh build/release/chart/elasticjob-*.tgz build/release/chart-layout

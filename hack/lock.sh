@@ -25,5 +25,6 @@ for name in $(sed -n 's/^\([^ =#]*\)==.*/\1/p' locks/digits.txt); do there+=(--n
 compile locks/examples.txt $debian_python locks/examples.in "${there[@]}"
 compile locks/uv.txt 3.11 locks/uv.in
 compile locks/release.txt 3.11 locks/release.in
+compile locks/cli.txt 3.11 locks/cli.in
 compile locks/docs.txt 3.11 locks/docs.in
 compile locks/dev.txt 3.11 pyproject.toml --extra operator --extra sidecar --extra dev

@@ -1,25 +1,51 @@
-"""The command `kubectl elasticjob`, and how what goes wrong is told: a sentence, and an exit code."""
+"""The command `kubectl elasticjob`, and how what goes wrong is told: a sentence, and an exit code.
 
+A command's modules are imported when it is called.
+"""
+
+import gc
+import os
+import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from elasticjob import __version__
 from elasticjob_cli import completion
-from elasticjob_cli.commands import changing, looking
 from elasticjob_cli.commands.options import placed
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.output.console import say
 
+LOOKING = ("status", "why", "history", "logs")
+CHANGING = ("scale", "suspend", "resume", "restart")
+
 
 class Sentences(click.Group):
-    """Says what went wrong in a sentence and exits with its code. Cluster and namespace may come before a command."""
+    """Says what went wrong in a sentence and exits with its code. Flags may come before a command, too."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*LOOKING, *CHANGING, "run", "completion"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LOOKING:
+            from elasticjob_cli.commands import looking
+
+            return _command(looking, cmd_name)
+        if cmd_name in CHANGING:
+            from elasticjob_cli.commands import changing
+
+            return _command(changing, cmd_name)
+        if cmd_name == "run":
+            from elasticjob_cli.commands.running import run
+
+            return run
+        return print_completion if cmd_name == "completion" else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        left = super().parse_args(ctx, args)
-        given = {name: text for name, text in ctx.params.items() if text}
-        ctx.default_map = dict.fromkeys(self.commands, given)  # which may name others itself
-        return left
+        flags = {flag for option in self.params for flag in option.opts if not getattr(option, "is_flag", False)}
+        return super().parse_args(ctx, command_first(args, self.list_commands(ctx), flags))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -29,12 +55,45 @@ class Sentences(click.Group):
             ctx.exit(error.code)
         except KeyboardInterrupt:
             ctx.exit(Exit.INTERRUPTED)
+        except BrokenPipeError:
+            _end_as_kubectl()
+            ctx.exit(Exit.REFUSED)
 
 
-@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="elasticjob-cli", message="%(version)s")
+def command_first(words: Sequence[str], commands: Sequence[str], flags: set[str]) -> list[str]:
+    """`words` with the first name of a command at their front. `flags`: those that take the word after them, be it such
+    a name; after any other flag a word that names no command is taken as its value."""
+    before = ""
+    for index, word in enumerate(words):
+        if before not in flags:
+            if word in commands:
+                return [word, *words[:index], *words[index + 1 :]]
+            if word in ("--", "--version") or not (word.startswith("-") or before.startswith("-")):
+                break
+        before = "" if before in flags else word
+    return list(words)
+
+
+def _command(module: Any, name: str) -> click.Command:
+    found: click.Command = getattr(module, name)
+    return found
+
+
+def _end_as_kubectl() -> None:
+    """Who reads the output has gone, as `head` does: end silently by the signal, as kubectl does."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+
+
+@click.group(
+    cls=Sentences,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="These options are taken before a command's name and after it.",
+)
+@click.version_option(__version__, message="%(version)s")
 @placed
-def cli(**_: str | None) -> None:
+def cli(**_: object) -> None:
     """What ElasticJobs do, why they wait, and changes to them that are waited for."""
 
 
@@ -45,22 +104,8 @@ def print_completion(shell: str) -> None:
     click.echo(completion.script(cli, shell))
 
 
-for command in (
-    looking.status,
-    looking.why,
-    looking.history,
-    looking.logs,
-    changing.scale,
-    changing.suspend,
-    changing.resume,
-    changing.restart,
-    changing.run,
-    print_completion,
-):
-    cli.add_command(command)
-
-
 def main() -> None:
+    gc.disable()  # until all is imported: to look for garbage meanwhile takes a tenth of a call
     cli(prog_name="kubectl elasticjob", complete_var=completion.VARIABLE)
 
 

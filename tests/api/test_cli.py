@@ -17,10 +17,12 @@ from click.testing import CliRunner, Result
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api import chart
-from api.operators import JOBS, Leader, Operators, Witness, new_job
+from api.operators import JOBS, Leader, Operators, Witness, job_body, new_job
 from api.test_refusals import broken_webhook, policy, quota
+from elasticjob.kube import paths
 from elasticjob_cli.app import cli
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer, why
@@ -176,6 +178,19 @@ async def test_a_pod_that_is_about_to_be_made(operators: Operators, plane: Contr
     assert [one.cause for one in why(scene).findings] == [Cause.NO_POD]
 
 
+async def test_a_job_that_another_controller_manages(operators: Operators, plane: ControlPlane) -> None:
+    leader = await operators.lead()
+    holding = asyncio.create_task(leader.leadership.hold())
+    body = job_body(name := f"job-{secrets.token_hex(3)}")
+    plane.request("POST", JOBS, {**body, "spec": {**body["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}})
+    try:
+        scene = await seen(plane, name, lease_of(leader))
+    finally:
+        holding.cancel()
+    record("managed", scene)
+    assert [one.cause for one in why(scene).findings] == [Cause.MANAGED]
+
+
 async def test_an_operator_that_has_given_its_lease_up(operators: Operators, plane: ControlPlane) -> None:
     leader = await operators.lead()
     name = new_job(plane)
@@ -236,7 +251,7 @@ def test_a_user_who_may_see_nothing_but_the_job(plane: ControlPlane, tmp_path: P
         "You may not see its pods, events and elasticworkers, so nothing can be said of its workers.\n"
     )
     refused = CliRunner().invoke(cli, ["suspend", job, "--kubeconfig", str(config)])
-    assert refused.exit_code == 1
+    assert (refused.exit_code, refused.stdout) == (1, "")
     assert 'cannot patch resource "elasticjobs"' in refused.stderr
 
 
@@ -249,9 +264,38 @@ def test_all_jobs_in_a_list(plane: ControlPlane) -> None:
     name = new_job(plane)
     assert name in ej(plane, "status").stdout
     assert ["default", name] in [line.split()[:2] for line in ej(plane, "status", "-A").stdout.splitlines()]
-    assert name in [one["name"] for one in json.loads(ej(plane, "status", "-o", "json").stdout)]
+    assert name in [one["metadata"]["name"] for one in json.loads(ej(plane, "status", "-o", "json").stdout)["items"]]
+    labels = {"metadata": {"labels": {"team": name}}}
+    plane.request("PATCH", f"{JOBS}/{name}", labels, content_type="application/merge-patch+json")
+    chosen = ej(plane, "status", "-l", f"team={name}", "-A", "-o", "name")
+    assert chosen.stdout == f"elasticjob.elasticjob.io/{name}\n"
     done = ej(plane, "status", "-n", "empty")
     assert done.stderr == "There is no ElasticJob in the namespace empty; -A looks in all.\n"
+
+
+def test_kubectls_flags_name_the_cluster_and_who_asks(plane: ControlPlane, tmp_path: Path) -> None:
+    name = new_job(plane)
+    (tmp_path / "config").write_text("")
+    token = json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"]
+    where = ["--server", plane.server, "--certificate-authority", str(plane.authority), "--token", token]
+
+    def asked(*words: str) -> Result:
+        return CliRunner().invoke(cli, [*where, *words], env={"KUBECONFIG": str(tmp_path / "config")})
+
+    assert name in asked("status").stdout
+    assert name in asked("status", "--as", "jane", "--as-group", "system:masters").stdout
+    refused = asked("status", "--as", "jane")
+    assert (refused.exit_code, 'User "jane" cannot list resource "elasticjobs"' in refused.stderr) == (1, True)
+    assert asked("status", "--insecure-skip-tls-verify", "--request-timeout", "20s").exit_code == 0
+
+
+def test_a_cluster_without_the_crds_is_told(monkeypatch: pytest.MonkeyPatch, plane: ControlPlane) -> None:
+    monkeypatch.setattr(paths, "JOBS", paths.JOBS._replace(group="none.example.com"))
+    done = ej(plane, "status")
+    assert (done.exit_code, done.stderr) == (
+        3,
+        "error: the cluster has no ElasticJobs: install the chart, or choose another --context\n",
+    )
 
 
 def test_an_api_server_that_is_away(tmp_path: Path) -> None:
@@ -283,6 +327,12 @@ def test_run_and_what_the_api_server_says_of_it(plane: ControlPlane) -> None:
     assert printed["spec"]["template"]["spec"]["containers"][0]["command"] == ["torchrun", "train.py"]
     assert ej(plane, *words, "--", "train.py").stdout == f"elasticjob.elasticjob.io/{name} created\n"
     assert plane.request("GET", f"{JOBS}/{name}")["spec"]["replicas"] == 2
+    assert ej(plane, "run", f"{name}-2", *words[2:], "-o", "name", "--", "train.py").stdout == (
+        f"elasticjob.elasticjob.io/{name}-2\n"
+    )
+    made = json.loads(ej(plane, "run", f"{name}-3", *words[2:], "-o", "json", "--", "train.py").stdout)
+    assert made["metadata"]["uid"] == plane.request("GET", f"{JOBS}/{name}-3")["metadata"]["uid"]
+    assert "managedFields" not in made["metadata"]
     wrong = ej(plane, "run", name, "--image", "train:1", "--min-replicas", "2", "--", "train.py")
     assert wrong.exit_code == 1
     assert "replicas 1 is below minReplicas 2" in wrong.stderr
@@ -291,7 +341,8 @@ def test_run_and_what_the_api_server_says_of_it(plane: ControlPlane) -> None:
 def test_scale_and_suspend_without_waiting(plane: ControlPlane) -> None:
     name = new_job(plane)
     done = ej(plane, "scale", name, "3", "--no-wait")
-    assert done.stdout.startswith(f"{name} goes from 1 to 3 workers. 2 pods are made; round 1, which is forming, waits")
+    follows = "What follows: 2 pods are made; round 1, which is forming, waits"
+    assert done.stdout.startswith(f"spec.replicas of {name} is 3 now, and was 1. {follows}")
     assert plane.request("GET", f"{JOBS}/{name}")["spec"]["replicas"] == 3
     ej(plane, "suspend", name, "--no-wait")
     assert plane.request("GET", f"{JOBS}/{name}")["spec"]["suspend"] is True

@@ -12,7 +12,8 @@ from e2e.disruption import CHECKPOINTS, container_status, kill_container
 from e2e.kube import ENVIRONMENT, Namespace, Object, Sighting, Watch, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 

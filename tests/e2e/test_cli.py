@@ -18,7 +18,8 @@ from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import WORKER_LOST_SECONDS, Job, manifest
 from e2e.kube import ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer as Reply
@@ -129,15 +130,16 @@ def ej(operator: Namespace, namespace: Namespace, tmp_path: Path) -> Plugin:
 
 def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     ej.namespace.apply(body_of("train", env={"STEPS": "1000000"}, maxReplicas=4))
-    wait_until("the first round", lambda: ej.json("why", "train")["full"], TOLD_SECONDS)
+    wait_until("the first round", lambda: ej.json("why", "train")["why"]["full"], TOLD_SECONDS)
 
     planned, formed = ej("scale", "train", "2").output.splitlines()
-    assert planned.startswith("train goes from 1 to 2 workers. 1 pod is made; round 1 trains on until it has joined")
+    follows = "What follows: 1 pod is made; round 1 trains on until it has joined"
+    assert planned.startswith(f"spec.replicas of train is 2 now, and was 1. {follows}")
     assert formed.startswith("Round 2 (2 workers) formed after ")
     record("full-size", scene_of(ej.namespace, "train"))
     refused = ej("scale", "train", "9")
     assert (refused.code, refused.errors.strip()) == (
-        1,
+        2,
         "error: 9 is above maxReplicas 4 of train: change spec.maxReplicas first",
     )
 
@@ -168,13 +170,14 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     assert ej("logs", "train", "--rank", "7").errors.strip() == "error: there is no rank 7 in round 2: it has 2 workers"
 
     planned, formed = ej("restart", "train").output.splitlines()
-    assert planned.startswith("Round 2 of train ends, and the training processes of its 2 workers start anew")
+    follows = "What follows: round 2 of train ends, and the training processes of its 2 workers start anew"
+    assert planned.startswith(f"spec.restartedAt is set. {follows}")
     assert formed.startswith("Round 3 (2 workers) formed after ")
     rounds = ej.json("history", "train")["rounds"]
     assert (rounds[-1]["cause"], rounds[-1]["counted"]) == ("Restarted", False)
 
     assert "All workers have ended after" in ej("suspend", "train").output
-    assert [one["cause"] for one in ej.json("why", "train")["findings"]] == ["Suspended"]
+    assert [one["cause"] for one in ej.json("why", "train")["why"]["findings"]] == ["Suspended"]
     assert "Round 4 (2 workers) formed after" in ej("resume", "train").output
     late = ej("scale", "train", "3", "--timeout", "0.1")
     assert late.code == 4

@@ -150,5 +150,6 @@ SLOW = (
          "quick-start/index.html does not have 'blob/v7.0.0"),
     case("release-wheels", "torchrun's entry point is gone", PROJECT, 'elasticjob = "elasticjob_torch:creator"\n', "",
          "did not say '['elasticjob', 'kubernetes']'"),
+    case("release-krew", "a package without a hash", "locks/cli.txt", "", "\nidna==3.20\n", "Hashes are required"),
     case("simulate SECONDS=0", "no seed is tried", (), "", "", "no seed was tried"),
 )  # fmt: skip

@@ -1,18 +1,26 @@
-"""Asks for all that a scene is made of. What this user may not see is left out: `why` then says less, not nothing."""
+"""Asks for all that a scene is made of, at once what does not depend on other answers.
+
+What this user may not see is left out: `why` then says less, not nothing.
+"""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
-from elasticjob.api import GROUP, JOBS
+from elasticjob.api import GROUP, JOB_LABEL, JOBS
+from elasticjob.kube.paths import CLAIMS, EVENTS, PODS, WORKERS
 from elasticjob.objects import Object
 from elasticjob.reading import Pod
-from elasticjob_cli.cluster.connection import ApiError, Cluster
+from elasticjob.terms import Outcome
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.together import Pinged, each
+from elasticjob_cli.cluster.transport import ApiError
+from elasticjob_cli.defaults import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
 
-DEFAULT_LEASE = "elasticjob-system/elasticjob-operator"
-RENEWED_WITHIN, LOOK_AGAIN_SECONDS = 5.0, 3.0  # it is renewed each second
+RENEWED_WITHIN, LOOK_AGAIN_SECONDS, LOOK_SECONDS = 5.0, 3.0, 0.5  # it is renewed each second
 KINDS = frozenset({"ElasticJob", "Pod", "PersistentVolumeClaim"})
 # what an operator does first for a job: verb, group, resource
 NEEDS = (
@@ -27,50 +35,145 @@ NEEDS = (
 
 def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
     """All about the job. Raises CliError where the job itself cannot be read."""
-    job, hidden = cluster.job(name), []
-
-    def seen(kind: str, ask: Callable[[], list[Object]]) -> list[Object]:
-        try:
-            return ask()
-        except ApiError as error:
-            if error.status != 403:
-                raise
-            hidden.append(kind)
-            return []
-
-    pods = seen("pods", lambda: cluster.pods(name))
-    names = sorted({claim for pod in pods for claim in Pod.read(pod).claims})
-    claims = seen("persistentvolumeclaims", lambda: _claims(cluster, names))
-    events = _of(seen("events", cluster.events), [job, *pods], names)
-    records = seen("elasticworkers", lambda: cluster.records(name))
-    leader = leader_of(cluster, job, lease)
+    namespace, _, lease_name = lease.partition("/")
+    job = Pinged(partial(cluster.job, name))
+    pods = Pinged(partial(_seen, partial(cluster.pods, name)))
+    events = Pinged(partial(_seen, cluster.events))
+    records = Pinged(partial(_seen, partial(cluster.records, name)))
+    leads = Pinged(partial(cluster.lease, namespace, lease_name))
+    body = job.result()
+    leader = Pinged(partial(leader_of, cluster, body, lease, leads))
+    names = sorted({claim for pod in pods.result() or () for claim in Pod.read(pod).claims})
+    claims = Pinged(partial(_seen, partial(_claims, cluster, names)))
+    found = {
+        "pods": pods.result(),
+        "persistentvolumeclaims": claims.result(),
+        "events": events.result(),
+        "elasticworkers": records.result(),
+    }
+    seen = {kind: bodies or [] for kind, bodies in found.items()}
     return Scene(
-        job=job,
-        pods=tuple(pods),
-        records=tuple(records),
-        claims=tuple(claims),
-        events=tuple(events),
-        leader=leader,
+        job=body,
+        pods=tuple(seen["pods"]),
+        records=tuple(seen["elasticworkers"]),
+        claims=tuple(seen["persistentvolumeclaims"]),
+        events=tuple(_chosen(_by_object(seen["events"]), body, seen["pods"], names)),
+        leader=leader.result(),
         now=cluster.now,
-        hidden=tuple(hidden),
+        hidden=tuple(kind for kind, bodies in found.items() if bodies is None),
     )
 
 
-def leader_of(cluster: Cluster, job: Object, lease: str) -> Leader:
-    """Who leads. A Lease whose time is old may be that of a clock that is wrong, so it is looked at twice."""
+def gather_all(cluster: Cluster, lease: str = DEFAULT_LEASE, *, everywhere: bool, selector: str) -> list[Scene]:
+    """All about the jobs of the namespace, or of all namespaces, in as many requests as for one; what the operator may
+    not do is not asked for. Raises CliError where the jobs cannot be listed."""
+    kinds = {"pods": PODS, "persistentvolumeclaims": CLAIMS, "events": EVENTS, "elasticworkers": WORKERS}
+    namespace, _, lease_name = lease.partition("/")
+    jobs = Pinged(partial(cluster.jobs, everywhere=everywhere, selector=selector))
+    leads = Pinged(partial(cluster.lease, namespace, lease_name))
+    listed = {
+        name: Pinged(partial(_seen, partial(cluster.of_all_jobs, kind, everywhere=everywhere)))
+        for name, kind in kinds.items()
+    }
+    bodies = jobs.result()
+    leader = Leader(lease)
+    if running := [job for job in bodies if not _has_ended(job)]:
+        leader = leader_of(cluster, running[0], lease, leads, ask_rights=False)
+    found = {name: asked.result() for name, asked in listed.items()}
+    hidden = tuple(name for name, seen in found.items() if seen is None)
+    of_jobs = {name: _by_job(found[name] or ()) for name in ("pods", "elasticworkers")}
+    claims = {_key(one, one["metadata"]["name"]): one for one in found["persistentvolumeclaims"] or ()}
+    events = _by_object(found["events"] or ())
+    scenes = []
+    for body in bodies:
+        pods = of_jobs["pods"].get(_key(body, body["metadata"]["name"]), [])
+        names = sorted({claim for pod in pods for claim in Pod.read(pod).claims})
+        scene = Scene(
+            job=body,
+            pods=tuple(pods),
+            records=tuple(of_jobs["elasticworkers"].get(_key(body, body["metadata"]["name"]), ())),
+            claims=tuple(claims[key] for name in names if (key := _key(body, name)) in claims),
+            events=tuple(_chosen(events, body, pods, names)),
+            leader=leader,
+            now=cluster.now,
+            hidden=hidden,
+        )
+        scenes.append(scene)
+    return scenes
+
+
+def _key(body: Object, name: str) -> tuple[str, str]:
+    return body["metadata"]["namespace"], name
+
+
+def _by_job(bodies: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+    found: dict[tuple[str, str], list[Object]] = {}
+    for body in bodies:
+        found.setdefault(_key(body, body["metadata"].get("labels", {}).get(JOB_LABEL, "")), []).append(body)
+    return found
+
+
+def _chosen(
+    events: dict[tuple[str, ...], list[Object]], job: Object, pods: Iterable[Object], claims: Iterable[str]
+) -> list[Object]:
+    """Those of the job, of its pods and of the claims of these names."""
+    about: list[tuple[str, ...]] = [("", one["metadata"]["uid"]) for one in (job, *pods)]
+    about += [("PersistentVolumeClaim", *_key(job, name)) for name in claims]
+    return [event for key in about for event in events.get(key, ())]
+
+
+def _by_object(events: Iterable[Object]) -> dict[tuple[str, ...], list[Object]]:
+    """By the uid of what they are about, behind an empty text; of claims by kind, namespace and name."""
+    found: dict[tuple[str, ...], list[Object]] = {}
+    for event in events:
+        about = event["involvedObject"]
+        if about.get("kind") == "PersistentVolumeClaim":
+            found.setdefault(("PersistentVolumeClaim", *_key(event, about.get("name", ""))), []).append(event)
+        elif about.get("kind") in KINDS:
+            found.setdefault(("", about.get("uid", "")), []).append(event)
+    return found
+
+
+def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
+    """None for what this user may not see."""
+    try:
+        return ask()
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pinged[Object], *, ask_rights: bool = True) -> Leader:
+    """Who leads. A Lease whose time is old may be that of a clock that is wrong, so it is looked at again, unless the
+    job has ended and needs nobody."""
     namespace, _, name = lease.partition("/")
     try:
-        found = cluster.lease(namespace, name)
+        found = asked.result()
         beats = _is_new(found, cluster.now)
-        if not beats and found.get("spec", {}).get("holderIdentity"):
-            time.sleep(LOOK_AGAIN_SECONDS)
-            before, found = found, cluster.lease(namespace, name)
-            beats = found["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+        if not beats and found.get("spec", {}).get("holderIdentity") and not _has_ended(job):
+            beats, found = _is_renewed(cluster, found, namespace, name)
     except ApiError as error:
         return Leader(lease, readable=error.status == 404)
     behind = job.get("status", {}).get("observedGeneration") != job["metadata"].get("generation")
-    lacks = _lacks(cluster, namespace, found) if beats and behind else None
+    lacks = _lacks(cluster, namespace, found) if ask_rights and beats and behind else None
     return Leader(lease, readable=True, lease=found, beats=beats, lacks=lacks)
+
+
+def _is_renewed(cluster: Cluster, before: Object, namespace: str, name: str) -> tuple[bool, Object]:
+    """Whether the Lease changes within three seconds, and how it is then."""
+    until = time.monotonic() + LOOK_AGAIN_SECONDS
+    while True:
+        time.sleep(LOOK_SECONDS)
+        found = cluster.lease(namespace, name)
+        if found["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
+            return True, found
+        if time.monotonic() >= until:
+            return False, found
+
+
+def _has_ended(job: Object) -> bool:
+    return job.get("status", {}).get("rendezvous", {}).get("outcome") not in (None, Outcome.CLOSED)
 
 
 def _is_new(lease: Object, now: datetime) -> bool:
@@ -84,31 +187,21 @@ def _lacks(cluster: Cluster, namespace: str, lease: Object) -> tuple[str, ...] |
     try:
         pod = cluster.pod(namespace, lease["spec"]["holderIdentity"])
         user = f"system:serviceaccount:{namespace}:{pod['spec']['serviceAccountName']}"
-        return tuple(f"{verb} {what}" for verb, group, what in NEEDS if not cluster.may(user, verb, group, what))
+        allowed = each(lambda need: cluster.may(user, *need), NEEDS)
+        return tuple(f"{verb} {what}" for (verb, _, what), may in zip(NEEDS, allowed, strict=True) if not may)
     except ApiError:
         return None
 
 
-def _of(events: Iterable[Object], owners: Iterable[Object], claims: Iterable[str]) -> list[Object]:
-    """Those of these objects, by UID, and of the claims of these names."""
-    uids, names = {owner["metadata"]["uid"] for owner in owners}, set(claims)
-    found = []
-    for event in events:
-        about = event["involvedObject"]
-        if about.get("kind") in KINDS and (
-            about.get("uid") in uids or (about["kind"] == "PersistentVolumeClaim" and about.get("name") in names)
-        ):
-            found.append(event)
-    return found
-
-
-def _claims(cluster: Cluster, names: Iterable[str]) -> list[Object]:
+def _claims(cluster: Cluster, names: Sequence[str]) -> list[Object]:
     """Those that are there."""
-    found = []
-    for name in names:
+
+    def claim(name: str) -> Object | None:
         try:
-            found.append(cluster.claim(name))
+            return cluster.claim(name)
         except ApiError as error:
             if error.status != 404:
                 raise
-    return found
+            return None
+
+    return [found for found in each(claim, names) if found is not None]

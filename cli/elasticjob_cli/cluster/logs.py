@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from elasticjob.reading import Container
-from elasticjob_cli.cluster.connection import ApiError, Cluster, may_pass
-from elasticjob_cli.errors import CliError
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.transport import ApiError, may_pass
+from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import nanoseconds
@@ -35,12 +36,18 @@ class Line(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which logs: of one rank or all; of the life before; at most so many lines of each pod, None for all."""
+    """Which logs: of one rank or all; of the life before; at most so many lines of each pod, None for all; none that is
+    older than `since` seconds."""
 
     rank: int | None = None
     container: str = ""
     previous: bool = False
     tail: int | None = None
+    since: float | None = None
+
+    def begins(self, now: datetime) -> int:
+        """Nanoseconds since 1970: no line before that is wanted."""
+        return 0 if self.since is None else int((now.timestamp() - self.since) * 1e9)
 
 
 @dataclass(slots=True)
@@ -61,8 +68,10 @@ class Stream:
 
 @dataclass(slots=True)
 class Followed:
-    """`others`: pods that have been another rank than the chosen one, whose lines until then are none of its own."""
+    """`others`: pods that have been another rank than the chosen one, whose lines until then are none of its own.
+    `begins`: nanoseconds; no line before that is shown."""
 
+    begins: int = 0
     lines: "queue.SimpleQueue[tuple[Stream, int, str]]" = field(default_factory=queue.SimpleQueue)
     streams: dict[str, Stream] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
@@ -78,18 +87,19 @@ def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
     """What there is, of all chosen pods, in the order of time. Raises CliError for no such rank."""
     found, size = [], len(seen.status.rendezvous.participants)
     if choice.rank is not None and choice.rank >= size and seen.status.history:
-        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {plural(size, 'worker')}")
+        sentence = f"there is no rank {choice.rank} in round {seen.round}: it has {plural(size, 'worker')}"
+        raise CliError(sentence, Exit.WRONG_COMMAND_LINE)
     for worker in chosen(seen, choice):
         both = _lives(worker, seen, choice) > 0 and choice.tail is None and not choice.previous
         for previous in (True, False) if both else (choice.previous,):
-            found += _read(cluster, worker, _container(seen, choice), previous=previous, tail=choice.tail)
+            found += _read(cluster, worker, _container(seen, choice), previous=previous, choice=choice)
     return sorted(found)
 
 
 def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
     """What there is, and what comes, until the job has ended or is gone."""
     seen = see(cluster, name)
-    followed = Followed()
+    followed = Followed(begins=choice.begins(cluster.now))
     begin = choice._replace(tail=1) if choice.tail == 0 else choice  # the last line tells from where on
     for line in past(cluster, seen, begin):
         followed.streams.setdefault(line.pod, Stream(line.pod)).last = line.at
@@ -133,7 +143,7 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
     for name, worker in workers.items():
         if name not in followed.streams:
             formed = seen.status.history[-1].time if seen.status.history and name in followed.others else ""
-            followed.streams[name] = Stream(name, nanoseconds(formed) or 0)
+            followed.streams[name] = Stream(name, max(nanoseconds(formed) or 0, followed.begins))
         stream = followed.streams[name]
         lives = _lives(worker, seen, choice)
         runs = _status(worker, seen, choice).runs
@@ -156,7 +166,7 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
 
 def _pump(cluster: Cluster, stream: Stream, container: str, followed: Followed, now: datetime) -> None:
     options = (
-        {"since_seconds": max(1, math.ceil(now.timestamp() - stream.last / 1e9) + MORE_SECONDS)} if stream.last else {}
+        {"sinceSeconds": max(1, math.ceil(now.timestamp() - stream.last / 1e9) + MORE_SECONDS)} if stream.last else {}
     )
     try:
         for line in cluster.follow_log(stream.pod, container, **options):
@@ -181,9 +191,11 @@ def _come(followed: Followed, ranks: Mapping[str, int | None]) -> Iterator[Line]
 
 
 def _read(
-    cluster: Cluster, worker: WorkerView, container: str, *, previous: bool, tail: int | None = None
+    cluster: Cluster, worker: WorkerView, container: str, *, previous: bool, choice: Choice | None = None
 ) -> list[Line]:
-    options = {"previous": previous} | ({} if tail is None else {"tail_lines": tail})
+    options = {"previous": previous} | ({} if choice is None or choice.tail is None else {"tailLines": choice.tail})
+    if choice is not None and choice.since is not None:
+        options["sinceSeconds"] = max(1, math.ceil(choice.since))
     try:
         text = cluster.log(worker.name, container, **options)
     except ApiError as error:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from elasticjob_cli.cluster.connection import Cluster, may_pass
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.transport import may_pass
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene

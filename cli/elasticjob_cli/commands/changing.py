@@ -1,23 +1,25 @@
-"""The commands that change a job: scale, suspend, resume, restart, run. Each says what it does, and waits for it."""
+"""The commands that change a job: scale, suspend, resume, restart.
+
+Each says what the API server has taken and what is to follow by the rules, waits for that, and says what it saw.
+"""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import click
-import yaml
 
 from elasticjob.reading import Pod
 from elasticjob.rendezvous.words import round_of
-from elasticjob_cli.cluster.connection import ApiError, may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
+from elasticjob_cli.cluster.transport import ApiError, may_pass
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
 from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
-from elasticjob_cli.output.console import say, show_json
-from elasticjob_cli.plans.manifest import Wish, command, manifest
+from elasticjob_cli.output import documents
+from elasticjob_cli.output.console import say
 from elasticjob_cli.plans.restarting import restart_plan
 from elasticjob_cli.plans.scaling import check, forms_no_round, plan
 from elasticjob_cli.reading.look import Look, look
@@ -42,161 +44,126 @@ def waits(command: Any) -> Any:
 @job_argument
 @click.argument("replicas", type=click.IntRange(1))
 @waits
-@connected()
+@connected("json", "yaml", "name")
 def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bool) -> None:
-    """Run JOB with REPLICAS workers: says what will happen, waits for the round, says how long it took."""
+    """Run JOB with REPLICAS workers: says what is to follow, waits for the round, says how long it took."""
     before = see(session.cluster, job)
     check(job, before.spec, replicas)
-    planned = plan(before, replicas)
     if before.has_ended:
-        raise CliError(planned, Exit.JOB_ENDED)
-    _say(session, planned)
-    if before.spec.replicas != replicas:
+        raise CliError(f"{job} has ended: it cannot be scaled.", Exit.JOB_ENDED)
+    result = Change(session, before, "scale", changed=before.spec.replicas != replicas)
+    if result.changed:
         session.cluster.scale_job(job, replicas)
+    result.say(plan(before, replicas))
     if no_wait or before.spec.suspend or before.is_closed or forms_no_round(before, replicas):
-        _result(session, {"job": job, "replicas": replicas, "waited": False})
+        result.tell(replicas=replicas)
         return
     what = f"a round of {plural(replicas - len(before.finished), 'worker')}"
-    done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
-    _say_formed(session, done, seconds)
-    _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
+    done, seconds = _wait(session, job, what, lambda seen: _has_size(seen, replicas), timeout)
+    result.tell_round(done, seconds, replicas=replicas)
 
 
 @click.command()
 @job_argument
 @waits
-@connected()
+@connected("json", "yaml", "name")
 def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
     before = glance(session.cluster, job)
     _refuse(before)
-    session.cluster.patch_job(job, {"spec": {"suspend": True}})
-    _say(
-        session,
-        f"{job} is told to stop; its scripts may save before, for up to {before.spec.rendezvous.save_seconds} s.",
-    )
-    if no_wait or not _may_see_pods(session, job):
-        _result(session, {"job": job, "suspended": True, "waited": False})
+    result = Change(session, before, "suspend", changed=not before.spec.suspend)
+    if result.changed:
+        session.cluster.patch_job(job, {"spec": {"suspend": True}})
+        result.say(
+            f"spec.suspend of {job} is true now. What follows: its workers end; scripts that call wants_restart() may "
+            f"save before, for up to {before.spec.rendezvous.save_seconds} s."
+        )
+    else:
+        result.say(f"{job} was suspended already: nothing was changed.")
+    if no_wait or not _may_see_pods(result):
+        result.tell(suspended=True)
         return
     _, seconds = _wait(session, job, "its workers to end", lambda seen: _has_stopped(session, seen), timeout)
-    _say(session, f"All workers have ended after {length(seconds)}. `kubectl elasticjob resume {job}` lets it go on.")
-    _result(session, {"job": job, "suspended": True, "seconds": round(seconds, 3)})
+    ended = f"All workers have ended after {length(seconds)}." if result.changed else "None of its workers runs."
+    result.say(f"{ended} `kubectl elasticjob resume {job}` lets it go on.")
+    result.tell(suspended=True, waited=True, seconds=seconds)
 
 
 @click.command()
 @job_argument
 @waits
-@connected()
+@connected("json", "yaml", "name")
 def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Let a suspended JOB go on; waits until a round has formed."""
     before = glance(session.cluster, job)
     _refuse(before)
-    session.cluster.patch_job(job, {"spec": {"suspend": False}})
-    _say(session, f"{job} goes on with {plural(before.spec.replicas, 'worker')} in new pods.")
+    result = Change(session, before, "resume", changed=before.spec.suspend)
+    if result.changed:
+        session.cluster.patch_job(job, {"spec": {"suspend": False}})
+        pods = plural(before.spec.replicas, "worker")
+        result.say(f"spec.suspend of {job} is false now. What follows: a round of {pods}, in new pods.")
+    else:
+        result.say(f"{job} was not suspended: nothing was changed.")
     if no_wait:
-        _result(session, {"job": job, "suspended": False, "waited": False})
+        result.tell(suspended=False)
         return
-    done, seconds = _wait(session, job, "a round", lambda seen: seen.is_formed, timeout)
-    _say_formed(session, done, seconds)
-    _result(session, {"job": job, "suspended": False, "round": done.round, "seconds": round(seconds, 3)})
+    done, seconds = _wait(session, job, "a round", lambda seen: _is_current(seen) and seen.is_formed, timeout)
+    result.tell_round(done, seconds, suspended=False)
 
 
 @click.command()
 @job_argument
 @waits
-@connected()
+@connected("json", "yaml", "name")
 def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Start the training processes of all of JOB's workers anew, in the pods that they have; waits for the round."""
     before = glance(session.cluster, job)
     _refuse(before)
     planned = restart_plan(before)
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    result = Change(session, before, "restart", changed=True)
     taken = session.cluster.patch_job(job, {"spec": {"restartedAt": at}})
     if taken["spec"].get("restartedAt") != at:
         raise CliError("the CRDs of this cluster do not know spec.restartedAt: upgrade the chart that brings them")
-    _say(session, planned)
+    result.say(planned)
     if no_wait or before.spec.suspend:
-        _result(session, {"job": job, "restartedAt": at, "waited": False})
+        result.tell(restarted_at=at)
         return
     done, seconds = _wait(session, job, "a round of new processes", _is_restarted, timeout)
-    _say_formed(session, done, seconds)
-    _result(session, {"job": job, "restartedAt": at, "round": done.round, "seconds": round(seconds, 3)})
+    result.tell_round(done, seconds, restarted_at=at)
 
 
-class Run(click.Command):
-    """`--dry-run` alone takes no value from the word after it, as with kubectl."""
+@dataclass(frozen=True)
+class Change:
+    """What a command has done to a job, and how that is told: in sentences as it goes, or in one document at the end.
+    `before`: the job as it was; `changed`: whether its spec is another one now."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        own = ["--dry-run=client" if word == "--dry-run" else word for word in args[:end]]
-        return super().parse_args(ctx, own + args[end:])
+    session: Session
+    before: Look
+    change: str
+    changed: bool
 
+    def say(self, sentence: str) -> None:
+        if not self.session.form:
+            say(sentence)
 
-@click.command(cls=Run)
-@click.argument("name")
-@click.argument("script", nargs=-1, type=click.UNPROCESSED)
-@click.option("--image", required=True, help="The image that holds torch and the script.")
-@click.option("--replicas", type=click.IntRange(1), default=1, help="How many workers; 1 unless given.")
-@click.option("--min-replicas", type=click.IntRange(1), help="The smallest group that may train.")
-@click.option("--max-replicas", type=click.IntRange(1), help="The largest group.")
-@click.option("--nproc-per-node", help="Training processes in each worker: a number, auto, cpu or gpu.")
-@click.option("--max-restarts", type=click.IntRange(0), help="How many failures of the training may be cured.")
-@click.option("--gpus", type=click.IntRange(0), default=0, help="GPUs of each worker, as nvidia.com/gpu.")
-@click.option("--cpu", default="", metavar="QUANTITY", help="What each worker requests, such as 4 or 500m.")
-@click.option("--memory", default="", metavar="QUANTITY", help="What each worker requests and may use, such as 8Gi.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the trainer; may be repeated.")
-@click.option("--claim", multiple=True, metavar="CLAIM=PATH", help="A PersistentVolumeClaim and where it is mounted.")
-@click.option("--pull-secret", multiple=True, metavar="SECRET", help="A Secret with the registry's credentials.")
-@click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), default=None)
-@click.option(
-    "--dry-run",
-    type=click.Choice(["client", "server"]),
-    help="Print the manifest and make nothing; `server` lets the API server check it.",
-)
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="How to print it; yaml for a dry run.")
-@connected(output=False)
-def run(
-    session: Session, name: str, script: tuple[str, ...], dry_run: str | None, output: str | None, **given: Any
-) -> None:
-    """Make the job NAME, whose workers run SCRIPT and its arguments, which follow `--`.
+    def tell_round(self, done: Look, seconds: float, **what: Any) -> None:
+        """The round that was waited for; one that stood all along was not formed by this."""
+        told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+        stood = self.before.is_formed and done.round == self.before.round
+        self.say(f"{told} stands, as before." if stood else f"{told} formed after {length(seconds)}.")
+        self.tell(waited=True, seconds=seconds, round=done.round, world_size=done.status.rendezvous.world_size, **what)
 
-    A script (`train.py`, `-m package.train`) runs under torchrun; another program (`accelerate launch ...`) as it is.
-    """
-    body = manifest(wish_of(name, script, **given))
-    if dry_run == "server" or dry_run is None:
-        made = session.cluster.create_job(body, dry_run=dry_run == "server")
-    if dry_run or output:
-        show_json(body) if output == "json" else say(yaml.safe_dump(body, sort_keys=False).rstrip("\n"))
-        return
-    say(f"elasticjob.elasticjob.io/{made['metadata']['name']} created")
-
-
-def wish_of(
-    name: str,
-    script: tuple[str, ...],
-    *,
-    env: tuple[str, ...],
-    claim: tuple[str, ...],
-    pull_secret: tuple[str, ...],
-    pull_policy: str | None,
-    **given: Any,
-) -> Wish:
-    """Raises CliError and click.BadParameter."""
-    return replace(
-        Wish(name=name, command=command(script), pull_secrets=pull_secret, pull_policy=pull_policy or "", **given),
-        env=dict(_pairs("--env", env, "NAME=VALUE")),
-        claims=_pairs("--claim", claim, "CLAIM=PATH"),
-    )
-
-
-def _pairs(flag: str, given: tuple[str, ...], form: str) -> list[tuple[str, str]]:
-    found = []
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not (key and equals):
-            raise click.BadParameter(f"{one!r} is not {form}", param_hint=flag)
-        found.append((key, value))
-    return found
+    def tell(self, *, waited: bool = False, seconds: float | None = None, **what: Any) -> None:
+        if self.session.form == "name":
+            say(documents.name_of(self.before.name))
+        if not self.session.is_document:
+            return
+        known = dict.fromkeys(("replicas", "suspended", "restarted_at", "round", "world_size")) | what
+        took = None if seconds is None else round(seconds, 3)
+        head = {"change": self.change, "changed": self.changed, "waited": waited, "seconds": took}
+        body = documents.change(self.before.name, self.before.namespace, **head, **known)
+        click.echo(documents.written(body, self.session.form))
 
 
 def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], timeout: float) -> tuple[Look, float]:
@@ -226,14 +193,13 @@ def _why(session: Session, job: str) -> str:
         raise
 
 
-def _say_formed(session: Session, done: Look, seconds: float) -> None:
-    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
-    _say(session, f"{told} formed after {length(seconds)}.")
+def _is_current(seen: Look) -> bool:
+    """Its status answers to its spec."""
+    return bool(seen.status.observed_generation == seen.scene.job["metadata"].get("generation"))
 
 
-def _is_formed(seen: Look, replicas: int) -> bool:
-    current = seen.status.observed_generation == seen.scene.job["metadata"].get("generation")
-    return current and seen.is_formed and seen.unfinished == replicas - len(seen.finished)
+def _has_size(seen: Look, replicas: int) -> bool:
+    return _is_current(seen) and seen.is_formed and seen.unfinished == replicas - len(seen.finished)
 
 
 def _is_restarted(seen: Look) -> bool:
@@ -248,14 +214,14 @@ def _has_stopped(session: Session, seen: Look) -> bool:
     return told and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
-def _may_see_pods(session: Session, job: str) -> bool:
+def _may_see_pods(result: Change) -> bool:
     """Whether their end can be waited for; what was asked for is done without it."""
     try:
-        session.cluster.pods(job)
+        result.session.cluster.pods(result.before.name)
     except CliError as error:
         if not isinstance(error, ApiError) or error.status != 403:
             return True  # the wait will meet it again, or it will have passed
-        _say(session, f"That they have ended cannot be seen: {error}")
+        result.say(f"That they have ended cannot be seen: {error}")
         return False
     return True
 
@@ -271,13 +237,3 @@ def _refuse(seen: Look) -> None:
     if seen.is_closed:
         sentence = f"{seen.name} is closed: its last round trains on to its end, and no other follows"
         raise CliError(f"{sentence}; delete the job to stop it sooner", Exit.JOB_ENDED)
-
-
-def _say(session: Session, sentence: str) -> None:
-    if not session.as_json:
-        say(sentence)
-
-
-def _result(session: Session, body: dict[str, Any]) -> None:
-    if session.as_json:
-        show_json(body)

@@ -1,20 +1,21 @@
 """The commands that change nothing: status, why, history, logs."""
 
-import json
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import click
-from rich.live import Live
 
 from elasticjob_cli.cluster import logs as reading_logs
-from elasticjob_cli.cluster.gather import gather
-from elasticjob_cli.commands.options import Session, connected, job_argument
-from elasticjob_cli.errors import CliError
-from elasticjob_cli.output import views
-from elasticjob_cli.output.console import console, group, is_terminal, plain, say, say_line, show, show_json
-from elasticjob_cli.reading.look import look
+from elasticjob_cli.cluster.access import seconds_of
+from elasticjob_cli.cluster.gather import gather, gather_all
+from elasticjob_cli.commands.options import Session, connected, job_argument, length_of_time
+from elasticjob_cli.errors import CliError, Exit
+from elasticjob_cli.output import documents, views
+from elasticjob_cli.output.console import Screen, is_terminal, plain, say, say_line, show
+from elasticjob_cli.output.tables import Part, Text
+from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import Rates, steps_of
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.why.answer import answer
@@ -22,43 +23,52 @@ from elasticjob_cli.why.answer import answer
 WATCH_SECONDS = 2.0
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a command has found: for people, for programs, and by name. `nothing`: what is said where that is none."""
+
+    parts: Callable[[], Sequence[Part]]
+    document: Callable[[], object]
+    names: Sequence[str]
+    nothing: str = ""
+
+
 @click.command()
 @partial(job_argument, required=False)
 @click.option("-w", "--watch", is_flag=True, help="Go on showing it, with rank 0's rate of steps, until interrupted.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Without JOB: the jobs of all namespaces.")
-@connected()
-def status(session: Session, job: str | None, watch: bool, everywhere: bool) -> None:
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Without JOB: those with these labels.")
+@connected("json", "yaml", "wide", "name", headers=True)
+def status(session: Session, job: str | None, watch: bool, everywhere: bool, selector: str) -> None:
     """What JOB does: its round, its members, who is waited for, the last rounds. Without JOB, all jobs in a list."""
-    if job is None:
-        if watch:
-            raise click.UsageError("--watch needs a JOB; `kubectl get elasticjobs --watch` shows them all")
-        _list(session, everywhere)
-        return
-    if everywhere:
+    if job is not None and everywhere:
         raise click.UsageError("-A goes without JOB: a name is one of a namespace, which -n names")
+    if job is not None and selector:
+        raise click.UsageError("--selector goes without JOB: it chooses among all jobs")
+    rates = Rates()
+    ask = partial(_one, session, job, rates) if job is not None else partial(_all, session, everywhere, selector)
     if watch:
-        _watch(session, job)
-        return
-    seen = look(gather(session.cluster, job, session.lease))
-    show_json(views.status_json(seen, {})) if session.as_json else show(*views.status_view(seen, {}))
+        _watch(session, ask)
+    else:
+        _print(session, ask())
 
 
 @click.command()
 @job_argument
-@connected()
+@connected("json", "yaml", "name")
 def why(session: Session, job: str) -> None:
     """Why JOB does not train at full size now, in one paragraph."""
-    reply = answer(look(gather(session.cluster, job, session.lease)))
-    show_json(reply.as_json()) if session.as_json else show(*views.why_view(reply))
+    seen = look(gather(session.cluster, job, session.lease))
+    _print(session, Shown(lambda: views.why_view(answer(seen)), lambda: documents.report(seen, {}), [seen.name]))
 
 
 @click.command()
 @job_argument
-@connected()
+@connected("json", "yaml", "name", headers=True)
 def history(session: Session, job: str) -> None:
     """The last rounds of JOB: their causes, their seconds, and which failures counted against maxRestarts."""
     seen = look(gather(session.cluster, job, session.lease))
-    show_json(views.history_json(seen)) if session.as_json else show(*views.history_view(seen))
+    _print(session, Shown(lambda: views.history_view(seen), lambda: documents.report(seen, {}), [seen.name]))
 
 
 @click.command()
@@ -67,60 +77,99 @@ def history(session: Session, job: str) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, over rounds and pods, until the job ends.")
 @click.option("-c", "--container", default="", help="Another container than the trainer.")
 @click.option("-p", "--previous", is_flag=True, help="The life of the container before this one.")
-@click.option("--tail", type=click.IntRange(0), help="At most so many of the last lines of each pod.")
-@connected(output=False)
+@click.option("--tail", type=click.IntRange(-1), help="At most so many of the last lines of each pod; -1 for all.")
+@click.option("--since", metavar="TIME", callback=length_of_time, help="Only lines that are no older, such as 5m.")
+@connected()
 def logs(
-    session: Session, job: str, rank: int | None, follow: bool, container: str, previous: bool, tail: int | None
+    session: Session,
+    job: str,
+    rank: int | None,
+    follow: bool,
+    container: str,
+    previous: bool,
+    tail: int | None,
+    since: str | None,
 ) -> None:
     """The logs of JOB's trainers: one rank's, or all of them with a prefix, in the order of time."""
     if follow and previous:
         raise click.UsageError("--previous and --follow exclude each other: what has ended says nothing more")
-    choice = reading_logs.Choice(rank, container, previous, tail)
+    seconds = seconds_of(since) if since else None
+    choice = reading_logs.Choice(rank, container, previous, None if tail == -1 else tail, seconds)
     if follow:
         for line in reading_logs.follow(session.cluster, job, choice):
-            _print(line, prefix=rank is None)
+            _say(line, prefix=rank is None)
         return
     seen = reading_logs.see(session.cluster, job)
     lines = reading_logs.past(session.cluster, seen, choice)
     for line in lines:
-        _print(line, prefix=rank is None)
+        _say(line, prefix=rank is None)
     if not lines and not reading_logs.chosen(seen, choice):
         what = f"container {container}" if container else "trainer"
-        raise CliError(f"{job} has no {what} that has run; `kubectl elasticjob why {job}` says why")
+        raise CliError(f"{job} has no {what} that has run; `kubectl elasticjob why {job}` says why", Exit.REFUSED)
 
 
-def _print(line: reading_logs.Line, *, prefix: bool) -> None:
+def _say(line: reading_logs.Line, *, prefix: bool) -> None:
     who = f"[{'-' if line.rank is None else line.rank} {line.pod}] " if prefix else ""
     say_line(who, line.text)
 
 
-def _list(session: Session, everywhere: bool) -> None:
-    jobs = session.cluster.jobs(everywhere=everywhere)
-    now = session.cluster.now
-    looks = [look(Scene(job=job, leader=Leader(""), now=now)) for job in jobs]
-    if session.as_json:
-        show_json([views.list_json(one) for one in looks])
-    elif looks:
-        show(*views.list_view(looks, everywhere=everywhere))
+def _one(session: Session, job: str, rates: Rates) -> Shown:
+    seen = look(gather(session.cluster, job, session.lease))
+    rates.note(steps_of(seen), seen.scene.now)
+    known = rates.rates(seen.scene.now)
+    return Shown(
+        lambda: views.status_view(seen, known, wide=session.form == "wide"),
+        lambda: documents.report(seen, known),
+        [seen.name],
+    )
+
+
+def _all(session: Session, everywhere: bool, selector: str) -> Shown:
+    """Whole reports are for programs alone: the table is made of the jobs, without their pods."""
+    cluster = session.cluster
+    if session.is_document:
+        scenes = gather_all(cluster, session.lease, everywhere=everywhere, selector=selector)
     else:
-        where = "in any namespace" if everywhere else f"in the namespace {session.cluster.namespace}; -A looks in all"
-        say(f"There is no ElasticJob {where}.", err=True)
+        jobs = cluster.jobs(everywhere=everywhere, selector=selector)
+        scenes = [Scene(job=job, leader=Leader(""), now=cluster.now) for job in jobs]
+    looks: list[Look] = [look(scene) for scene in scenes]
+    where = "in any namespace" if everywhere else f"in the namespace {cluster.namespace}; -A looks in all"
+    return Shown(
+        lambda: views.list_view(looks, everywhere=everywhere, wide=session.form == "wide"),
+        lambda: documents.reports([documents.report(one, {}) for one in looks]),
+        [one.name for one in looks],
+        f"There is no ElasticJob {f'with the labels {selector} ' if selector else ''}{where}.",
+    )
 
 
-def _watch(session: Session, job: str) -> None:
+def _print(session: Session, found: Shown) -> None:
+    if session.is_document:
+        click.echo(documents.written(found.document(), session.form))
+    elif not found.names:
+        say(found.nothing, err=True)
+    elif session.form == "name":
+        say("\n".join(map(documents.name_of, found.names)))
+    else:
+        show(found.parts(), headers=session.headers)
+
+
+def _watch(session: Session, ask: Callable[[], Shown]) -> None:
     """For people on a terminal in place; else each time that it has changed, in JSON as one document a line."""
-    rates = Rates()
-    shown = ""
-    in_place = is_terminal() and not session.as_json
-    with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
-        while True:
-            seen = look(gather(session.cluster, job, session.lease))
-            rates.note(steps_of(seen), seen.scene.now)
-            known = rates.rates(seen.scene.now)
-            parts = views.status_view(seen, known)
-            if live:
-                live.update(group(*parts), refresh=True)
-            elif (text := plain(*parts)) != shown:
-                shown = text
-                say(json.dumps(views.status_json(seen, known)) if session.as_json else f"{text}\n")
-            time.sleep(WATCH_SECONDS)
+    screen = Screen() if is_terminal() and session.form in ("", "wide") else None
+    shown: object = None
+    while True:
+        found = ask()
+        if screen:
+            screen.show(found.parts() if found.names else [Text.of(found.nothing)], headers=session.headers)
+        elif (now := (plain(found.parts()), found.names)) != shown:
+            shown = now
+            _print_next(session, found)
+        time.sleep(WATCH_SECONDS)
+
+
+def _print_next(session: Session, found: Shown) -> None:
+    if session.is_document:
+        click.echo(documents.written(found.document(), session.form, on_one_line=True))
+    else:
+        _print(session, found)
+        say("")

@@ -1,47 +1,68 @@
-"""The options that all commands share: kubectl's own flags for the cluster, and how to print."""
+"""The options that all commands share: kubectl's own flags for the cluster and the user, and how to print.
 
+Nothing heavy is imported here before a command needs it: help, versions and completion are asked for often.
+"""
+
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elasticjob.api import GROUP, JOBS
-from elasticjob_cli.cluster import kubeconfig
-from elasticjob_cli.cluster.connection import Cluster, Place
-from elasticjob_cli.cluster.gather import DEFAULT_LEASE
+from elasticjob_cli.defaults import DEFAULT_LEASE
 
-KINDS = ("ej", "elasticjob", JOBS, f"{JOBS}.{GROUP}")
+if TYPE_CHECKING:
+    from elasticjob_cli.cluster.access import Place
+    from elasticjob_cli.cluster.connection import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+DOCUMENTS = ("json", "yaml")  # what programs read
+FORMS = {
+    "json": "json and yaml for programs",
+    "name": "name for names alone",
+    "wide": "wide for more columns",
+}
 
 
 @dataclass
 class Session:
-    """One call of a command: its cluster, which is connected when it is first used, and how it prints."""
+    """One call of a command: its cluster, which is connected when it is first used, and how it prints. `form`: one of
+    json, yaml, wide and name; empty for people. `headers`: whether tables have them."""
 
-    place: Place
+    place: "Place"
     lease: str
-    as_json: bool
+    form: str = ""
+    headers: bool = True
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> "Cluster":
+        from elasticjob_cli.cluster.connection import Cluster
+
         return Cluster.connect(self.place)
 
+    @property
+    def is_document(self) -> bool:
+        return self.form in DOCUMENTS
 
-def connected(*, output: bool = True) -> Callable[[F], F]:
-    """The command gets a `Session` first; it has the flags by which that is made."""
+
+def connected(*forms: str, headers: bool = False) -> Callable[[F], F]:
+    """The command gets a `Session` first; it has the flags by which that is made. `forms`: of its `--output`."""
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def run(
-            kubeconfig: str | None, context: str | None, namespace: str | None, operator: str, **arguments: Any
-        ) -> Any:
-            as_json = output and arguments.pop("output") == "json"
-            return command(Session(Place(kubeconfig, context, namespace), operator, as_json), **arguments)
+        def run(operator: str, **arguments: Any) -> Any:
+            if not gc.isenabled():  # all is imported: what is there now is no garbage
+                gc.freeze()
+                gc.enable()
+            given = {name: arguments.pop(name) for name in PLACE_NAMES}
+            form = (arguments.pop("output") or "") if forms else ""
+            has_headers = not arguments.pop("no_headers") if headers else True
+            return command(Session(_place(given), operator, form, has_headers), **arguments)
 
-        for option in reversed(_options(output)):
+        for option in reversed([*PLACE, OPERATOR, *_printing(forms, headers=headers)]):
             run = option(run)
         return run  # type: ignore[return-value]
 
@@ -54,17 +75,21 @@ def job_argument(command: F, *, required: bool = True) -> F:
 
 def _job(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A job's name, alone or behind the resource's as kubectl takes it."""
+    from elasticjob.api import GROUP, JOBS
+
+    kinds = ("ej", "elasticjob", JOBS, f"{JOBS}.{GROUP}", f"elasticjob.{GROUP}")
     kind, slash, name = (value or "").rpartition("/")
-    if slash and (kind.lower() not in KINDS or not name):
+    if slash and (kind.lower() not in kinds or not name):
         raise click.BadParameter(f"{value!r} is no ElasticJob: name the job, alone or as elasticjob/NAME")
     return name or None
 
 
 def complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The names of jobs; none where the cluster does not answer, as a shell shows no errors."""
-    given = context.params
+    from elasticjob_cli.cluster.connection import Cluster
+
     try:
-        cluster = Cluster.connect(Place(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
+        cluster = Cluster.connect(_place(context.params))
         found = [str(job["metadata"]["name"]) for job in cluster.jobs()]
     except Exception:
         return []
@@ -72,11 +97,35 @@ def complete_job(context: click.Context, parameter: click.Parameter, incomplete:
 
 
 def complete_context(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from elasticjob_cli.cluster import kubeconfig
+
     try:
         known = kubeconfig.read(context.params.get("kubeconfig"))
     except Exception:
         return []
-    return [name for name in known.namespaces if name.startswith(incomplete)]
+    return [name for name in known.contexts if name.startswith(incomplete)]
+
+
+def _place(given: dict[str, Any]) -> "Place":
+    from elasticjob_cli.cluster.access import Place, seconds_of
+
+    known = {name: value for name, value in given.items() if name in Place._fields and value}
+    if timeout := given.get("request_timeout"):
+        known["request_seconds"] = seconds_of(timeout)
+    return Place(**known)
+
+
+def length_of_time(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """As kubectl takes one, such as 30s, 5m or 1m30s; a number alone is of seconds."""
+    if value is None:
+        return None
+    from elasticjob_cli.cluster.access import seconds_of
+
+    try:
+        seconds_of(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no length of time, such as 30s, 5m or 1h") from None
+    return value
 
 
 # as kubectl takes them, before the command's name and after it
@@ -84,6 +133,23 @@ PLACE: tuple[Callable[[Any], Any], ...] = (
     click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; else KUBECONFIG, or ~/.kube/config."),
     click.option("--context", metavar="NAME", shell_complete=complete_context, help="The kubeconfig's context."),
     click.option("-n", "--namespace", metavar="NAME", help="The namespace; else that of the context."),
+    click.option("-s", "--server", metavar="URL", help="The API server; else that of the context."),
+    click.option("--token", metavar="TOKEN", help="The bearer token to log in with."),
+    click.option("--as", "as_user", metavar="USER", help="The user to act as."),
+    click.option("--as-group", "as_groups", multiple=True, metavar="GROUP", help="A group to act as; may be repeated."),
+    click.option("--as-uid", metavar="UID", help="The uid to act as."),
+    click.option("--certificate-authority", metavar="FILE", help="The certificate that vouches for the API server."),
+    click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Trust any certificate."),
+    click.option(
+        "--request-timeout",
+        metavar="TIME",
+        callback=length_of_time,
+        help="How long one request may take, such as 5s; 0 for no limit, and 30s unless given.",
+    ),
+)
+PLACE_NAMES = (
+    *("kubeconfig", "context", "namespace", "server", "token", "as_user", "as_groups", "as_uid"),
+    *("certificate_authority", "insecure", "request_timeout"),
 )
 
 
@@ -94,27 +160,28 @@ def placed(command: F) -> F:
     return command
 
 
-def _options(output: bool) -> list[Callable[[Any], Any]]:
-    found = [
-        *PLACE,
-        click.option(
-            "--operator",
-            metavar="NAMESPACE/LEASE",
-            envvar="ELASTICJOB_OPERATOR",
-            default=DEFAULT_LEASE,
-            callback=_lease,
-            help=f"The Lease of the operators that lead; {DEFAULT_LEASE} unless the release has another name.",
-        ),
-    ]
-    if output:
-        found.append(
-            click.option("-o", "--output", type=click.Choice(["json"]), default=None, help="JSON, for programs.")
-        )
-    return found
-
-
 def _lease(context: click.Context, parameter: click.Parameter, value: str) -> str:
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise click.BadParameter(f"{value!r} is not NAMESPACE/LEASE, such as {DEFAULT_LEASE}")
     return value
+
+
+OPERATOR = click.option(
+    "--operator",
+    metavar="NAMESPACE/LEASE",
+    envvar="ELASTICJOB_OPERATOR",
+    default=DEFAULT_LEASE,
+    callback=_lease,
+    help=f"The Lease of the operators that lead; {DEFAULT_LEASE} unless the release has another name.",
+)
+
+
+def _printing(forms: tuple[str, ...], *, headers: bool) -> list[Callable[[Any], Any]]:
+    found: list[Callable[[Any], Any]] = []
+    if forms:
+        told = ", ".join(FORMS[form] for form in forms if form in FORMS)
+        found.append(click.option("-o", "--output", type=click.Choice(forms), help=f"How to print it: {told}."))
+    if headers:
+        found.append(click.option("--no-headers", is_flag=True, help="Tables without the words above their columns."))
+    return found

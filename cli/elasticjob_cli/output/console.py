@@ -1,26 +1,19 @@
 """Where the output goes: to a terminal with colours and a width, else plain, one line for one thing."""
 
-import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from elasticjob.text import bare
+from elasticjob_cli.output.tables import Part, lines_of
 
 COLOUR, RESET = re.compile(r"(\x1b\[[0-9;]*m)"), "\x1b[0m"
-PLAIN_WIDTH = 4096  # nothing is cut where a program reads
-
-
-def console() -> Console:
-    """Colours only for a terminal; NO_COLOR and FORCE_COLOR count, as rich has it."""
-    known = Console(highlight=False)
-    return known if known.is_terminal else Console(highlight=False, width=PLAIN_WIDTH, soft_wrap=False)
+PLAIN_WIDTH = 2**20  # nothing is folded where a program reads
+CLEAR_BELOW = "\x1b[J"
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -37,43 +30,39 @@ def say_line(whose: str, text: str) -> None:
     click.echo(f"{whose}{text}", color=on_terminal or None)
 
 
-def show(*parts: RenderableType) -> None:
-    """Print them below each other, without spaces at the ends of lines."""
-    target = console()
-    if target.is_terminal:
-        target.print(group(*parts))
-        return
-    say(plain(*parts))
+def show(parts: Iterable[Part], *, headers: bool = True) -> None:
+    """Print them below each other."""
+    click.echo("\n".join(_lines(parts, headers=headers)), color=has_colours())
 
 
-def group(*parts: RenderableType) -> Group:
-    """The parts below each other, without what a terminal obeys: a table has none already."""
-    for part in parts:
-        if isinstance(part, Text):
-            part.plain = "\n".join(map(bare, part.plain.split("\n")))
-    return Group(*parts)
+def plain(parts: Iterable[Part], *, headers: bool = True) -> str:
+    return "\n".join(lines_of(parts, PLAIN_WIDTH, headers=headers))
 
 
-def plain(*parts: RenderableType) -> str:
-    target = Console(highlight=False, width=PLAIN_WIDTH, color_system=None, force_terminal=False)
-    with target.capture() as captured:
-        target.print(group(*parts))
-    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").splitlines())
+class Screen:
+    """What is shown in place of what was shown before, on a terminal; as much of it as fits."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def show(self, parts: Iterable[Part], *, headers: bool = True) -> None:
+        room = shutil.get_terminal_size()
+        lines = _lines(parts, headers=headers, width=room.columns)[: room.lines - 1]
+        back = f"\x1b[{self._shown}F" if self._shown else ""
+        click.echo(f"{back}{CLEAR_BELOW}" + "\n".join(lines), color=True)
+        self._shown = max(1, len(lines))
 
 
-def show_json(body: Any) -> None:
-    click.echo(json.dumps(body, indent=2, default=str))
+def _lines(parts: Iterable[Part], *, headers: bool, width: int | None = None) -> Sequence[str]:
+    known = width or (shutil.get_terminal_size().columns if is_terminal() else PLAIN_WIDTH)
+    return lines_of(parts, known, colours=has_colours(), headers=headers)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """As kubectl prints one: words above, no lines. A column `>NAME` is of numbers; None is shown as `-`."""
-    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for column in columns:
-        right = column.startswith(">")
-        made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(Text("-" if cell in (None, "") else bare(str(cell))) for cell in row))
-    return made
+def has_colours() -> bool:
+    """NO_COLOR and FORCE_COLOR count, as no-color.org and force-color.org have it."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or is_terminal()
 
 
 def is_terminal() -> bool:

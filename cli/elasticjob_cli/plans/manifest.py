@@ -7,7 +7,7 @@ from typing import Any
 
 from elasticjob.api import API_VERSION, JOB_NAME_LENGTH
 from elasticjob.objects import Object
-from elasticjob_cli.errors import CliError
+from elasticjob_cli.errors import CliError, Exit
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 GPU = "nvidia.com/gpu"
@@ -39,7 +39,8 @@ def manifest(wish: Wish) -> Object:
     if not NAME.fullmatch(wish.name) or len(wish.name) > JOB_NAME_LENGTH:
         raise CliError(
             f"NAME {wish.name!r} cannot be a job's: it has at most {JOB_NAME_LENGTH} lower-case letters, "
-            "digits and -, and begins and ends with a letter or digit"
+            "digits and -, and begins and ends with a letter or digit",
+            Exit.WRONG_COMMAND_LINE,
         )
     spec: dict[str, Any] = {"replicas": wish.replicas}
     given = {
@@ -60,7 +61,8 @@ def command(words: Sequence[str]) -> list[str]:
     """
     if not words:
         raise CliError(
-            "there is nothing to run: put the script and its arguments after --, as in `-- train.py --lr 0.1`"
+            "there is nothing to run: put the script and its arguments after --, as in `-- train.py --lr 0.1`",
+            Exit.WRONG_COMMAND_LINE,
         )
     first = words[0]
     return ["torchrun", *words] if first.endswith(".py") or first == "-m" else list(words)

@@ -1,14 +1,16 @@
-"""What a restart leads to, in sentences, before it is asked for."""
+"""What a restart leads to, in sentences."""
 
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.words import names, plural
 
+ASKED = "spec.restartedAt is set."
+
 
 def restart_plan(look: Look) -> str:
-    """Raises CliError where no restart can be done."""
+    """What is said once that is so; `look` is of before. Raises CliError where no restart can be done."""
     if look.spec.suspend:
-        return f"{look.name} is suspended: all its processes are new anyway when it goes on."
+        return f"{ASKED} {look.name} is suspended: all its processes are new anyway when it goes on."
     if look.is_about_to_end:
         done = sorted(look.finished)
         have = "have" if len(done) > 1 else "has"
@@ -18,9 +20,10 @@ def restart_plan(look: Look) -> str:
             Exit.JOB_ENDED,
         )
     if not look.is_formed:
-        return f"Round {look.round} of {look.name} is forming: all its processes are new anyway."
+        return f"{ASKED} Round {look.round} of {look.name} is forming: all its processes are new anyway."
     size, seconds = look.status.rendezvous.world_size, look.spec.rendezvous.save_seconds
     return (
-        f"Round {look.round} of {look.name} ends, and the training processes of its {plural(size, 'worker')} start "
+        f"{ASKED} What follows: round {look.round} of {look.name} ends, and the training processes of its "
+        f"{plural(size, 'worker')} start "
         f"anew in the pods that they have. Scripts that call wants_restart() may save before, for up to {seconds} s."
     )

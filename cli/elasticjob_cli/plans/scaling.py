@@ -1,9 +1,11 @@
-"""What a change of a job's size leads to, in sentences, before it is made."""
+"""What a change of a job's size leads to, in sentences."""
 
 from elasticjob.api import MAX_REPLICAS, ElasticJobSpec
-from elasticjob_cli.errors import CliError
+from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.words import names, plural
+
+FOLLOWS = "What follows:"
 
 
 def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
@@ -12,24 +14,24 @@ def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
     if replicas < spec.min_replicas:
         raise CliError(
             f"{replicas} is below minReplicas {spec.min_replicas} of {name}: change spec.minReplicas first, or suspend "
-            "the job to stop all of its workers"
+            "the job to stop all of its workers",
+            Exit.WRONG_COMMAND_LINE,
         )
     if replicas > largest:
         bound = f"maxReplicas {largest} of {name}: change spec.maxReplicas first" if spec.max_replicas else f"{largest}"
-        raise CliError(f"{replicas} is above {bound}")
+        raise CliError(f"{replicas} is above {bound}", Exit.WRONG_COMMAND_LINE)
     if spec.sizes and replicas not in spec.sizes.up_to(MAX_REPLICAS):
         sizes = [size for size in spec.sizes.up_to(largest) if size >= spec.min_replicas]
         below, above = [size for size in sizes if size < replicas], [size for size in sizes if size > replicas]
         nearest = " or ".join(map(str, (*below[-1:], *above[:1])))
-        raise CliError(f"{replicas} is none of the sizes that spec.sizes of {name} allows: take {nearest}")
+        sentence = f"{replicas} is none of the sizes that spec.sizes of {name} allows: take {nearest}"
+        raise CliError(sentence, Exit.WRONG_COMMAND_LINE)
 
 
 def plan(look: Look, replicas: int) -> str:
-    """What will happen, by the rules of docs/protocol.md."""
+    """What was changed, and what follows by the rules of docs/protocol.md; `look` is of before."""
     before, timing = look.spec.replicas, look.spec.rendezvous
-    change = f"{look.name} goes from {before} to {replicas} workers."
-    if look.has_ended:
-        return f"{look.name} has ended: it cannot be scaled."
+    change = f"spec.replicas of {look.name} is {replicas} now, and was {before}."
     if replicas == before:
         return f"{look.name} has {before} workers already: nothing changes."
     if look.spec.suspend:
@@ -37,21 +39,17 @@ def plan(look: Look, replicas: int) -> str:
     if look.status.rendezvous.outcome is not None:
         return f"{change} Its rendezvous is closed, so no other round will form."
     if replicas > before:
-        return f"{change} {_grows(look, replicas)}"
+        return f"{change} {FOLLOWS} {_grows(look, replicas)}"
     leaving, wanted = leavers(look, replicas), replicas - len(look.finished)
-    told = (
-        f"{names(leaving).capitalize()} {'are' if len(leaving) > 1 else 'is'} told to leave"
-        if leaving
-        else "Nobody leaves"
-    )
+    told = f"{names(leaving)} {'are' if len(leaving) > 1 else 'is'} told to leave" if leaving else "nobody leaves"
     members = [worker for worker in leaving if worker in {one.index for one in look.members}]
     if not (look.is_formed and members):
-        return f"{change} {told}; the round is not broken."
+        return f"{change} {FOLLOWS} {told}; the round is not broken."
     if wanted < 1:
-        return f"{change} {told}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
+        return f"{change} {FOLLOWS} {told}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
     return (
-        f"{change} {told}, round {look.round} ends, and one of {plural(wanted, 'worker')} follows. Scripts that call "
-        f"wants_restart() may save before, for up to {timing.save_seconds} s."
+        f"{change} {FOLLOWS} {told}, round {look.round} ends, and one of {plural(wanted, 'worker')} follows. Scripts "
+        f"that call wants_restart() may save before, for up to {timing.save_seconds} s."
     )
 
 
@@ -74,7 +72,7 @@ def _grows(look: Look, replicas: int) -> str:
         takes = (
             "takes a place as the spare that it is" if len(spares) == 1 else "take places as the spares that they are"
         )
-        made = f"{names(spares).capitalize()} {takes}, and {made}"
+        made = f"{names(spares)} {takes}, and {made}"
     if not look.is_formed:
         return f"{made}; round {look.round}, which is forming, waits for {'them' if pods > 1 else 'it'} too."
     if look.is_about_to_end:

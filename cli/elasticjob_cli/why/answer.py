@@ -14,7 +14,7 @@ from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why.causes import Cause
 from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
 
-ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED})
+ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED, Cause.MANAGED})  # of no round is spoken then
 
 
 @dataclass(frozen=True, slots=True)

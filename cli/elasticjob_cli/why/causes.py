@@ -10,6 +10,7 @@ class Cause(StrEnum):
     COMPLETE = "Complete"
     POLICY = "PodFailurePolicy"
     FAILED = "Failed"
+    MANAGED = "ManagedElsewhere"
     TWO_INSTALLATIONS = "TwoInstallations"
     NO_OPERATOR = "NoOperator"
     NO_RIGHTS = "OperatorWithoutRights"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from elasticjob.api import JOB_LEFT, Blocker
 from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.reading.waits import Reason
+from elasticjob.spec import CONTROLLER
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
@@ -55,6 +56,13 @@ def two_installations(look: Look) -> str | None:
     left = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
     passed = look.for_seconds(event_time(left[-1])) if left else None
     return said(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
+
+
+def managed_elsewhere(look: Look) -> str | None:
+    manager = look.spec.managed_by
+    if manager in (None, CONTROLLER):
+        return None
+    return f"spec.managedBy is {manager}, so ElasticJob's operator makes no pods and writes no status for it"
 
 
 def no_operator(look: Look) -> str | None:

@@ -28,6 +28,12 @@ OF_JOB = (
     ),
     JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
     JobRow(
+        Cause.MANAGED,
+        job.managed_elsewhere,
+        "Another controller looks after it: {said}.",
+        "Ask that controller. spec.managedBy cannot be changed: make a new job for ElasticJob's operator to run it.",
+    ),
+    JobRow(
         Cause.TWO_INSTALLATIONS,
         job.two_installations,
         "Two operators want to run it: {said}.",

@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from elasticjob.objects import Object
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import waits
-from elasticjob_cli.cluster.connection import ApiError, Cluster, NoAnswer
-from elasticjob_cli.commands import looking
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.transport import ApiError, NoAnswer
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, condition, formed, pod
@@ -19,8 +20,10 @@ from support.cli_jobs import NOW, condition, formed, pod
 class Paper(Cluster):
     """`before`: what is there until the job is changed; `after`: what follows, one for each look at the job."""
 
+    now = NOW
+
     def __init__(self, before: Look, *after: Look) -> None:
-        self.now, self.namespace = NOW, "default"
+        self.namespace = "default"
         self._stages = [before, *after]
         self.changes: list[Object] = []
         self.failures: list[CliError] = []  # what the next looks at the job meet
@@ -119,7 +122,7 @@ STANDS = formed([0, 1, 2, 3], rendezvous=ONE_FINISHED)
 @pytest.mark.parametrize(
     ("replicas", "after", "told"),
     [
-        ("4", STANDS, "Round 4 (4 workers) formed after"),
+        ("4", STANDS, "Round 4 (4 workers) stands, as before."),
         (
             "3",
             formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED),
@@ -167,7 +170,8 @@ def test_a_restart_is_waited_for_until_the_round_that_answers_it(ask: Ask) -> No
     done = ask(Asked(formed([0, 1]), formed([0, 1]), forming, formed([0, 1], number=5)), "restart")
     assert done.exit_code == Exit.DONE
     planned, told = done.stdout.splitlines()
-    assert planned.startswith("Round 4 of digits ends, and the training processes of its 2 workers start anew")
+    follows = "round 4 of digits ends, and the training processes of its 2 workers start anew"
+    assert planned.startswith(f"spec.restartedAt is set. What follows: {follows}")
     assert told.startswith("Round 5 (2 workers) formed after ")
     assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart").exit_code == Exit.DEADLINE
 
@@ -211,7 +215,7 @@ AWAY = [NoAnswer("the API server does not answer"), ApiError(429, "busy"), ApiEr
 @pytest.mark.parametrize("command", [("scale", "1"), ("suspend",), ("resume",)], ids=lambda command: command[0])
 def test_a_wait_outlasts_an_api_server_that_is_away(ask: Ask, command: tuple[str, ...]) -> None:
     there = suspended(replicas=0) if command == ("suspend",) else formed([0], number=5)
-    cluster = Paper(formed([0, 1]), there)
+    cluster = Paper(suspended(replicas=0) if command == ("resume",) else formed([0, 1]), there)
     cluster.failures = list(AWAY)
     assert ask(cluster, *command).exit_code == Exit.DONE
     assert not cluster.failures
@@ -232,12 +236,85 @@ def test_an_api_server_that_stays_away_is_waited_for_to_the_deadline(ask: Ask) -
     assert done.stderr.endswith("what was asked for stays. Why is not known: the API server does not answer\n")
 
 
-def test_a_watch_in_json_is_json_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
+def test_a_change_is_told_once_the_api_server_has_taken_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Paper, name: str, *_: object) -> Object:
+        raise ApiError(403, "you may not")
 
-    monkeypatch.setattr(looking, "is_terminal", lambda: True)
-    monkeypatch.setattr(looking.time, "sleep", interrupted)
-    monkeypatch.setattr(Cluster, "connect", lambda place: Paper(formed([0, 1])))
-    done = CliRunner().invoke(cli, ["status", "digits", "-w", "-o", "json"])
-    assert json.loads(done.stdout)["name"] == "digits"
+    monkeypatch.setattr(Paper, "patch_job", refused)
+    monkeypatch.setattr(Paper, "scale_job", refused)
+    for command in (("scale", "3"), ("suspend",), ("restart",)):
+        done = ask(Paper(formed([0, 1])), *command)
+        assert (done.exit_code, done.stdout, done.stderr) == (Exit.REFUSED, "", "error: you may not\n")
+    done = ask(Paper(suspended(replicas=0)), "resume")
+    assert (done.exit_code, done.stdout) == (Exit.REFUSED, "")
+
+
+def test_a_job_that_was_not_suspended_is_not_said_to_go_on(ask: Ask) -> None:
+    cluster = Paper(formed([0, 1]))
+    done = ask(cluster, "resume")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [])
+    assert done.stdout == "digits was not suspended: nothing was changed.\nRound 4 (2 workers) stands, as before.\n"
+
+
+def test_a_round_that_the_operator_has_not_looked_at_since_is_not_said_to_have_formed(ask: Ask) -> None:
+    behind = formed([0, 1])
+    behind.scene.job["metadata"]["generation"] = 2
+    assert ask(Paper(suspended(replicas=0), behind), "resume").exit_code == Exit.DEADLINE
+
+
+def test_a_job_that_was_suspended_already_is_not_said_to_have_been_told_to_stop(ask: Ask) -> None:
+    cluster = Paper(suspended(replicas=0))
+    done = ask(cluster, "suspend")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [])
+    assert done.stdout == (
+        "digits was suspended already: nothing was changed.\n"
+        "None of its workers runs. `kubectl elasticjob resume digits` lets it go on.\n"
+    )
+
+
+def test_a_size_that_the_job_has_is_no_change(ask: Ask) -> None:
+    cluster = Paper(formed([0, 1]))
+    done = ask(cluster, "scale", "2")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [])
+    assert done.stdout == "digits has 2 workers already: nothing changes.\nRound 4 (2 workers) stands, as before.\n"
+
+
+@pytest.mark.parametrize("size", ["9", "1"])
+def test_a_size_out_of_the_jobs_bounds_is_a_wrong_command_line(ask: Ask, size: str) -> None:
+    cluster = Paper(formed([0, 1], spec={"minReplicas": 2, "maxReplicas": 4}))
+    done = ask(cluster, "scale", size)
+    assert (done.exit_code, done.stdout, cluster.changes) == (Exit.WRONG_COMMAND_LINE, "", [])
+
+
+def test_a_job_that_has_ended_is_not_scaled(ask: Ask) -> None:
+    cluster = Paper(formed([0, 1], rendezvous={"phase": "Closed", "outcome": "Failed"}))
+    done = ask(cluster, "scale", "3")
+    assert (done.exit_code, cluster.changes) == (Exit.JOB_ENDED, [])
+    assert done.stderr == "error: digits has ended: it cannot be scaled.\n"
+
+
+CHANGES: list[tuple[tuple[str, ...], Look, Look, dict[str, object]]] = [
+    (("scale", "1"), formed([0, 1]), formed([0], number=5), {"replicas": 1, "round": 5, "worldSize": 1}),
+    (("suspend",), formed([0, 1]), suspended(replicas=0), {"suspended": True}),
+    (("resume",), suspended(replicas=0), formed([0], number=5), {"suspended": False, "round": 5, "worldSize": 1}),
+]
+
+
+@pytest.mark.parametrize(("command", "before", "after", "told"), CHANGES, ids=["scale", "suspend", "resume"])
+def test_a_change_is_one_document_for_programs(
+    ask: Ask, command: tuple[str, ...], before: Look, after: Look, told: dict[str, object]
+) -> None:
+    made = json.loads(ask(Paper(before, after), *command, "-o", "json").stdout)
+    assert made.pop("seconds") >= 0
+    assert made == {
+        "apiVersion": "cli.elasticjob.io/v1alpha1",
+        "kind": "JobChange",
+        "metadata": {"name": "digits", "namespace": "default"},
+        "change": command[0],
+        "changed": True,
+        "waited": True,
+        **dict.fromkeys(("replicas", "suspended", "restartedAt", "round", "worldSize")),
+        **told,
+    }
+    assert yaml.safe_load(ask(Paper(before, after), *command, "-o", "yaml").stdout).keys() == {*made, "seconds"}
+    assert ask(Paper(before, after), *command, "-o", "name").stdout == "elasticjob.elasticjob.io/digits\n"

@@ -1,6 +1,5 @@
 """Which cluster is asked, by kubeconfigs on paper: the one that kubectl would ask."""
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -8,20 +7,19 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from kubernetes import client, config
 
-from elasticjob.kube.names import user_agent
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
-from elasticjob_cli.cluster import connection
-from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster import access
+from elasticjob_cli.cluster.access import Place, access_of
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.credentials import log_in
 from elasticjob_cli.errors import CliError, Exit
-from support.silent_server import SilentServer
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, and no KUBECONFIG. The client keeps the one that the tests were started with."""
+    """A home of its own, and no KUBECONFIG."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     return tmp_path
@@ -41,7 +39,7 @@ def write(path: Path, name: str, **more: Any) -> Path:
 
 
 def asked(cluster: Cluster) -> tuple[str, str]:
-    return cluster._core.api_client.configuration.host, cluster.namespace
+    return cluster._transport.server, cluster.namespace
 
 
 @pytest.mark.parametrize(
@@ -78,15 +76,21 @@ def test_contexts_are_completed_though_none_is_current(home: Path) -> None:
 def test_a_pod_asks_for_its_own_namespace(
     home: Path, monkeypatch: pytest.MonkeyPatch, written: str | None, namespace: str
 ) -> None:
-    def inside(client_configuration: Any) -> None:
-        client_configuration.host = "https://inside"
-
+    (home / "token").write_text("of the pod")
     if written is not None:
         (home / "namespace").write_text(written)
-    monkeypatch.setattr(config, "load_incluster_config", inside)
-    monkeypatch.setattr(connection, "NAMESPACE_FILE", home / "namespace")
-    assert asked(Cluster.connect(Place())) == ("https://inside", namespace)
-    assert asked(Cluster.connect(Place(namespace="named"))) == ("https://inside", "named")
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", home)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    assert asked(Cluster.connect(Place())) == ("https://[fd00::1]:443", namespace)
+    assert asked(Cluster.connect(Place(namespace="named"))) == ("https://[fd00::1]:443", "named")
+    assert log_in(access_of(Place())).authorization == "Bearer of the pod"
+
+
+def test_no_cluster_is_told_with_what_would_name_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", home)
+    done = CliRunner().invoke(cli, ["why", "a"])
+    assert (done.exit_code, "name one with --kubeconfig, --context, KUBECONFIG or --server" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -114,18 +118,40 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(home: Path, body: bytes | None
     assert re.fullmatch("error: the kubeconfig cannot be used: .+; see --kubeconfig and --context\n", done.stderr)
 
 
+PLACE = Place(None, "c", "ml")
+
+
 @pytest.mark.parametrize(
-    ("words", "namespace"),
+    ("words", "place"),
     [
-        (["-n", "ml", "why", "a"], "ml"),
-        (["--namespace=ml", "why", "a"], "ml"),
-        (["why", "a", "-n", "ml"], "ml"),
-        (["-n", "other", "why", "a", "-n", "ml"], "ml"),
-        (["why", "a"], None),
+        (["-n", "ml", "why", "a"], PLACE),
+        (["--namespace=ml", "why", "a"], PLACE),
+        (["why", "a", "-n", "ml"], PLACE),
+        (["why", "-nml", "a"], PLACE),
+        (["-n", "other", "why", "a", "-n", "ml"], PLACE),
+        (["-n", "status", "why", "a"], PLACE._replace(namespace="status")),
+        (["why", "a"], PLACE._replace(namespace=None)),
+        (["-n", "ml", "-o", "json", "why", "a"], PLACE),
+        (["-n", "ml", "-A", "status"], PLACE),
+        (["-n", "ml", "--operator", "why/why", "why", "a"], PLACE),
+        (["-n", "ml", "-s", "https://b", "--token", "t", "why", "a"], PLACE._replace(server="https://b", token="t")),
+        (
+            ["-n", "ml", "--as", "jane", "--as-group=a", "status", "--as-group", "b", "--as-uid", "7"],
+            PLACE._replace(as_user="jane", as_groups=("a", "b"), as_uid="7"),
+        ),
+        (
+            ["-n", "ml", "why", "a", "--certificate-authority", "ca.crt", "--request-timeout", "1m30s"],
+            PLACE._replace(certificate_authority="ca.crt", request_seconds=90.0),
+        ),
+        (
+            ["-n", "ml", "--insecure-skip-tls-verify", "--request-timeout=0", "logs", "a"],
+            PLACE._replace(insecure=True, request_seconds=None),
+        ),
     ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
-def test_the_place_may_be_said_before_the_command_as_to_kubectl(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], namespace: str | None
+def test_kubectls_flags_are_taken_before_the_command_and_after_it(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], place: Place
 ) -> None:
     places: list[Place] = []
 
@@ -135,12 +161,24 @@ def test_the_place_may_be_said_before_the_command_as_to_kubectl(
 
     monkeypatch.setattr(Cluster, "connect", connect)
     assert CliRunner().invoke(cli, ["--context", "c", *words]).stderr == "error: no cluster\n"
-    assert places == [Place(None, "c", namespace)]
+    assert places == [place]
 
 
-async def test_the_api_server_is_told_who_asks() -> None:
-    async with SilentServer(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}") as server:
-        api = client.ApiClient(client.Configuration(host=server.url))
-        await asyncio.to_thread(Cluster(api, "ml").job, "digits")
-        api.rest_client.pool_manager.clear()
-    assert f"User-Agent: {user_agent('cli')}\r\n" in server.heard
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["wy", "status"], "No such command 'wy'"),
+        (["--nonsense", "status"], "No such option '--nonsense'"),
+        (["-n", "ml"], "Missing command"),
+    ],
+)
+def test_what_is_no_command_is_told(words: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, sentence in done.stderr) == (Exit.WRONG_COMMAND_LINE, True), done.stderr
+
+
+def test_the_words_of_a_script_are_its_own() -> None:
+    words = ["train.py", "-n", "status", "--as", "x"]
+    done = CliRunner().invoke(cli, ["run", "a", "--image=b", "--dry-run", "--", *words])
+    command = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command == ["torchrun", *words]

@@ -8,8 +8,9 @@ import pytest
 
 from elasticjob.objects import Object
 from elasticjob_cli.cluster import logs
-from elasticjob_cli.cluster.connection import ApiError, Cluster, NoAnswer
+from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
+from elasticjob_cli.cluster.transport import ApiError, NoAnswer
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
 from support.cli_jobs import NOW, ago, pod, scene
@@ -20,8 +21,10 @@ class Paper(Cluster):
     """`written`: by pod and life, the lines of its log; a stream ends where they do. `stages`: what is there, one after
     the other, one for each look. `late`: what a pod writes in the last of them."""
 
+    now = NOW
+
     def __init__(self, stages: list[tuple[Object, list[Object]]], written: dict[tuple[str, int], list[str]]) -> None:
-        self.now, self.namespace = NOW, "default"
+        self.namespace = "default"
         self._stages, self._written = stages, written
         self._lock = threading.Lock()
         self._last_stage = threading.Event()
@@ -43,7 +46,7 @@ class Paper(Cluster):
         lines = self._written.get((pod, self._life(pod) - previous))
         if lines is None:
             raise ApiError(400, "no log")
-        tail = options.get("tail_lines")
+        tail = options.get("tailLines")
         return "".join(f"{line}\n" for line in (lines if tail is None else lines[-tail:]))
 
     def follow_log(self, pod: str, container: str, **options: Any) -> Iterator[str]:
@@ -243,3 +246,23 @@ def test_the_last_words_of_a_life_are_asked_for_again(quick: None, monkeypatch: 
     written["digits-0-0", 0].append(line(2, "last words"))
     assert [one.text for one in found] == ["last words"]
     assert not left
+
+
+def test_nothing_older_than_asked_for_is_shown(quick: None) -> None:
+    """The API counts whole seconds from its own now on; what was written before is shown by no later look, either."""
+    written = {("digits-0-0", 0): [line(1, "old"), line(58, "new")], ("digits-1-0", 0): [line(2, "old")]}
+    pods = [trainer(0, runs=True), trainer(1, runs=True)]
+    cluster = Paper([(job(TWO), pods), (job(TWO), pods), (job(TWO, ended=True), pods)], written)
+    asked: list[Any] = []
+    log = cluster.log
+
+    def since(pod: str, container: str, **options: Any) -> str:
+        asked.append(options.pop("sinceSeconds"))
+        kept = [one for one in log(pod, container, **options).splitlines() if "new" in one]
+        return "".join(f"{one}\n" for one in kept)
+
+    cluster.log = since  # type: ignore[method-assign]
+    choice = Choice(since=4.5)
+    assert texts(past(cluster, see(cluster, "digits"), choice)) == [(0, "new")]
+    assert asked == [5, 5]
+    assert [one.text for one in follow(cluster, "digits", choice)] == ["new"]

@@ -7,7 +7,8 @@ import pytest
 
 from elasticjob.objects import Object
 from elasticjob_cli.output.console import plain
-from elasticjob_cli.output.views import history_view, status_json, status_view
+from elasticjob_cli.output.documents import report
+from elasticjob_cli.output.views import history_view, status_view
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import Rates, members_of
 from elasticjob_cli.reading.rounds import Round, goodput, rounds_of
@@ -64,7 +65,7 @@ def test_processes_that_start_are_no_goodput() -> None:
     assert found is not None
     assert (found.trained, found.starting, found.lost) == (370, 516, 34)
     assert "trained for 6 min 10 s (40.2 %), started processes for 8 min 36 s and lost 34 s" in plain(
-        *status_view(seen, {})
+        status_view(seen, {})
     )
 
 
@@ -83,7 +84,7 @@ def test_what_containers_do_after_success_is_neither_trained_nor_lost() -> None:
     assert found is not None
     assert (found.trained, found.starting, found.finishing, found.lost) == (40, 90, 770, 20)
     assert found.share == pytest.approx(40 / 150)
-    assert "waited for containers after success for 12 min 50 s and lost 20 s" in plain(*status_view(seen, {}))
+    assert "waited for containers after success for 12 min 50 s and lost 20 s" in plain(status_view(seen, {}))
     waits = forming(joined=[0], history=history, rendezvous={"cause": "NextStage", "stage": 3})
     later = goodput(waits, rounds_of(waits))
     assert later is not None
@@ -92,10 +93,10 @@ def test_what_containers_do_after_success_is_neither_trained_nor_lost() -> None:
 
 def test_a_change_of_the_stage_is_a_round_that_counts_as_no_failure() -> None:
     seen = formed([0, 1], number=2, history=[kept(2, 500, 10, "NextStage")], rendezvous={"stage": 2})
-    told = plain(*history_view(seen))
+    told = plain(history_view(seen))
     assert "NextStage   why it was NextStage   it does not count as a failure" in told
-    assert ", stage 2, restarts 0 of 3" in plain(*status_view(seen, {}))
-    assert status_json(seen, {})["stage"] == 2
+    assert ", stage 2, restarts 0 of 3" in plain(status_view(seen, {}))
+    assert report(seen, {})["stage"] == 2
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,9 @@ def test_a_change_of_the_stage_is_a_round_that_counts_as_no_failure() -> None:
 )
 def test_how_much_of_its_time_a_job_was_active_is_told(active: Object, told: str, seconds: int) -> None:
     seen = formed([0], spec={"activeDeadlineSeconds": 3600}, active=active)
-    assert told in plain(*status_view(seen, {}))
-    assert status_json(seen, {})["activeSeconds"] == seconds
-    assert "active for" not in plain(*status_view(formed([0], active=active), {}))
+    assert told in plain(status_view(seen, {}))
+    assert report(seen, {})["activeSeconds"] == seconds
+    assert "active for" not in plain(status_view(formed([0], active=active), {}))
 
 
 def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
@@ -119,7 +120,7 @@ def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
     found = goodput(seen, rounds_of(seen))
     assert found is not None
     assert (found.trained, found.lost, found.whole) == (496, 4, False)
-    assert "Since the oldest round that its status keeps it trained for 8 min 16 s" in plain(*history_view(seen))
+    assert "Since the oldest round that its status keeps it trained for 8 min 16 s" in plain(history_view(seen))
 
 
 def test_time_is_lost_while_a_round_forms_but_not_while_suspended() -> None:
@@ -220,12 +221,12 @@ def test_nobody_is_said_to_hang_where_the_operator_does_not_ask() -> None:
 
 
 def test_the_share_that_workers_wait_has_a_column_where_one_reports_it() -> None:
-    lines = plain(*status_view(stalling(STALLED), {})).splitlines()
+    lines = plain(status_view(stalling(STALLED), {})).splitlines()
     assert next(line for line in lines if "WAITS" in line).split() == [
         *("RANK", "WORKER", "POD", "NODE", "STEP", "RATE", "WAITS", "AGE", "STATE"),
     ]
     assert next(line for line in lines if "digits-1-0" in line).split()[4:7] == ["3", "-", "3%"]
-    assert "WAITS" not in plain(*status_view(standing(), {}))
+    assert "WAITS" not in plain(status_view(standing(), {}))
 
 
 def test_the_nodes_on_which_workers_have_failed_have_a_table() -> None:
@@ -234,12 +235,12 @@ def test_the_nodes_on_which_workers_have_failed_have_a_table() -> None:
     scene = standing().scene
     status = scene.job["status"] | {"nodeFailures": [once, twice]}
     seen = look(replace(scene, job=scene.job | {"status": status}))
-    lines = [line.split() for line in plain(*status_view(seen, {})).splitlines()]
+    lines = [line.split() for line in plain(status_view(seen, {})).splitlines()]
     at = lines.index(["NODE", "FAILURES", "LAST", "AVOIDED", "UNTIL"])
     assert lines[at + 1] == ["node-1", "2", "digits-1-0", "2026-01-02T05:04:05Z"]
     assert lines[at + 2][:3] == ["node-4", "1", "digits-4-0"]
-    assert [one["node"] for one in status_json(seen, {})["nodeFailures"]] == ["node-4", "node-1"]
-    assert "FAILURES" not in plain(*status_view(standing(), {}))
+    assert [one["node"] for one in report(seen, {})["nodeFailures"]] == ["node-4", "node-1"]
+    assert "FAILURES" not in plain(status_view(standing(), {}))
 
 
 def test_the_failure_that_ended_a_job_is_told_as_no_round_was_formed_after_it() -> None:
@@ -247,15 +248,15 @@ def test_the_failure_that_ended_a_job_is_told_as_no_round_was_formed_after_it() 
     failed = {"phase": "Closed", "outcome": "Failed", "reason": why}
     seen = formed([0, 1], number=4, history=HISTORY, spec={"maxRestarts": 1}, rendezvous=failed, restarts=2)
     told = f"2 failures counted against maxRestarts 1. The last of them ended the job: {why}."
-    assert told in plain(*history_view(seen))
-    assert "ended the job" not in plain(*history_view(standing(restarts=1)))
+    assert told in plain(history_view(seen))
+    assert "ended the job" not in plain(history_view(standing(restarts=1)))
 
 
 def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:
     seen = forming(last=[], spec={"replicas": 1}, pods=[pod(0)], rendezvous={"round": 1, "reason": ""})
-    assert plain(*status_view(seen, {})).startswith("digits  Pending  round 1 forming, 0 of 1 worker (at least 1)")
-    assert plain(*history_view(seen)).startswith("digits has formed no round yet.")
-    assert status_json(seen, {})["rounds"] == []
+    assert plain(status_view(seen, {})).startswith("digits  Pending  round 1 forming, 0 of 1 worker (at least 1)")
+    assert plain(history_view(seen)).startswith("digits has formed no round yet.")
+    assert report(seen, {})["rounds"] == []
 
 
 def test_a_spare_has_no_rank_and_waits() -> None:
@@ -264,7 +265,7 @@ def test_a_spare_has_no_rank_and_waits() -> None:
         (None, True, 2, "waits for a place"),
         (None, True, 3, "has not joined"),
     ]
-    text = plain(*status_view(seen, {}))
+    text = plain(status_view(seen, {}))
     assert ", 2 of 2 workers (at least 1), 1 of 2 spares ready, restarts 0 of 3" in text
     assert "\nspare        2   digits-2-0" in text
 
@@ -296,7 +297,7 @@ def test_only_rank_0_has_a_rate_as_the_others_steps_are_minutes_old() -> None:
 
 def test_status_shows_it_all_on_plain_lines() -> None:
     seen = formed([0, 1], number=3, history=HISTORY, phase="Running", progress={"step": 7, "summary": "7/60"})
-    text = plain(*status_view(seen, {}))
+    text = plain(status_view(seen, {}))
     assert text.startswith("digits  Running  round 3 formed, 2 of 2 workers (at least 1), restarts 0 of 3, step 7/60\n")
     assert (
         "RANK   WORKER   POD          NODE     STEP   RATE   AGE   STATE\n   0        0   digits-0-0   node-0      -"
@@ -305,7 +306,7 @@ def test_status_shows_it_all_on_plain_lines() -> None:
     assert "\n    3         2   " in text
     assert text.endswith("Since its start it trained for 14 min 46 s (96.3 %) and lost 34 s between rounds.")
     assert not [line for line in text.splitlines() if line != line.rstrip()]
-    assert status_json(seen, {})["goodput"]["share"] == pytest.approx(886 / 920)
+    assert report(seen, {})["goodput"]["share"] == pytest.approx(886 / 920)
 
 
 @pytest.mark.parametrize(

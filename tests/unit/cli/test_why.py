@@ -59,6 +59,26 @@ def test_a_job_that_is_being_deleted_is_no_fault_of_the_operators(finalizers: li
     assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. Nothing more is done")
 
 
+def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> None:
+    """Nobody answers to it here, whatever the operators' Lease says."""
+    multikueue = "kueue.x-k8s.io/multikueue"
+    seen = look(scene({"replicas": 2, "managedBy": multikueue}, {"observedGeneration": 0}, leader=Leader(LEASE)))
+    reply = answer(seen)
+    assert [one.cause for one in reply.findings] == [Cause.MANAGED]
+    assert not reply.full
+    assert reply.paragraph == (
+        f"Another controller looks after it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods "
+        "and writes no status for it. Ask that controller. spec.managedBy cannot be changed: make a new job for "
+        "ElasticJob's operator to run it."
+    )
+
+
+@pytest.mark.parametrize("manager", [None, "elasticjob.io/elasticjob-controller"])
+def test_a_job_that_names_the_operator_is_its_own(manager: str | None) -> None:
+    seen = formed([0, 1], spec={"managedBy": manager} if manager else {})
+    assert causes(seen) == []
+
+
 @pytest.mark.parametrize(("passed", "told"), [(1800, True), (3601, False)])
 def test_two_installations_that_run_one_job_are_told_for_as_long_as_it_lasts(passed: float, told: bool) -> None:
     about = {"kind": "ElasticJob", "name": "digits"}

@@ -64,6 +64,7 @@ TOLD = {
     "init-crashes": (Cause.INIT_CRASHES, "as an init container fails: started again "),
     "invalid-record": (Cause.INVALID_RECORD, "whose ElasticWorker makes no sense: spec.address is 10.255.255.1:27601"),
     "last-call": (Cause.NO_TORCHRUN, "It goes on with 1 of 2 in "),
+    "managed": (Cause.MANAGED, "spec.managedBy is kueue.x-k8s.io/multikueue, so ElasticJob's operator makes no pods"),
     "name-taken": (Cause.NAME_TAKEN, "A pod cannot be made: there is a pod job-"),
     "no-leader": (Cause.NO_OPERATOR, "No operator leads: nobody holds the Lease default/lease-"),
     "no-operator": (Cause.NO_OPERATOR, "No operator leads: test has not renewed the Lease default/lease-"),

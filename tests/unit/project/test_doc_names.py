@@ -102,7 +102,8 @@ def test_the_tools_commands_and_options(page: Path) -> None:
     for line in [*words(page), *shell]:
         if not (call := re.match(r"\s*(?:\$ )?kubectl (?:elasticjob|ej) ([a-z]\w*)([^|;)]*)", line)):
             continue
-        command = cli.commands[call[1]]
+        command = cli.get_command(click.Context(cli), call[1])
+        assert command, f"there is no command {call[1]}"
         options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
         own = call[2].split(" -- ")[0]
         assert set(re.findall(r"(?<=\s)--[a-z-]+", own)) <= options | {"--help"}, line

@@ -1,0 +1,167 @@
+"""By what a user proves who they are: a token, a certificate, a password, or what a login program says.
+
+The program is that of the kubeconfig's `users[].user.exec`, which writes an ExecCredential of
+client.authentication.k8s.io. It is run once, and again when what it said has expired.
+"""
+
+import base64
+import binascii
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from elasticjob_cli.cluster.access import Access
+from elasticjob_cli.cluster.kubeconfig import Entry, unusable
+from elasticjob_cli.errors import CliError
+
+API = "client.authentication.k8s.io"
+INFO = "KUBERNETES_EXEC_INFO"
+
+
+class Credentials(NamedTuple):
+    """`authorization`: the header's value, or empty. `certificate` and `key`: PEM, or empty. `expires`: when they have
+    to be asked for anew; None for never."""
+
+    authorization: str = ""
+    certificate: str = ""
+    key: str = ""
+    expires: datetime | None = None
+
+    def have_expired(self, now: datetime) -> bool:
+        return self.expires is not None and now >= self.expires
+
+
+def log_in(access: Access) -> Credentials:
+    """Raises CliError."""
+    user = access.user
+    certificate, key = (_pem(user, f"client-{part}") for part in ("certificate", "key"))
+    if access.token:
+        return Credentials(f"Bearer {access.token}", certificate, key)
+    if token := user.text("token") or _token_file(user) or _id_token(user):
+        return Credentials(f"Bearer {token}", certificate, key)
+    if user.body.get("exec"):
+        said = _run(_object(user, "exec"), access)
+        return said if said.certificate else said._replace(certificate=certificate, key=key)
+    if name := user.text("username"):
+        pair = base64.b64encode(f"{name}:{user.text('password')}".encode()).decode()
+        return Credentials(f"Basic {pair}", certificate, key)
+    return Credentials("", certificate, key)
+
+
+def data_of(text: str, where: str) -> str:
+    """Raises CliError for what is not base64 of a text."""
+    try:
+        return base64.b64decode(text, validate=False).decode()
+    except (binascii.Error, ValueError) as error:
+        raise unusable(f"{where} is not base64 of PEM") from error
+
+
+def file_of(path: str, where: str) -> str:
+    """Raises CliError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise unusable(f"{where} cannot be read: {error}") from error
+
+
+def _pem(user: Entry, field: str) -> str:
+    if data := user.text(f"{field}-data"):
+        return data_of(data, f"{user.where}.{field}-data")
+    return file_of(user.path(field), f"{user.where}.{field}") if user.text(field) else ""
+
+
+def _token_file(user: Entry) -> str:
+    return file_of(user.path("tokenFile"), f"{user.where}.tokenFile").strip() if user.text("tokenFile") else ""
+
+
+def _id_token(user: Entry) -> str:
+    """That of the login by OpenID Connect which kubectl keeps in the kubeconfig, and renews there.
+
+    Raises CliError for another provider: kubectl has none any more.
+    """
+    if not user.body.get("auth-provider"):
+        return ""
+    provider = _object(user, "auth-provider")
+    token = (provider.body.get("config") or {}).get("id-token")
+    if provider.text("name") != "oidc" or not token:
+        raise unusable(f"{provider.where} {provider.text('name')!r} has no token here: log in by users[].user.exec")
+    return str(token)
+
+
+def _object(user: Entry, field: str) -> Entry:
+    value = user.body[field]
+    if not isinstance(value, dict):
+        raise unusable(f"{user.where}.{field} is no mapping")
+    return Entry(value, user.folder, f"{user.where}.{field}")
+
+
+def _run(program: Entry, access: Access) -> Credentials:
+    command, version = program.text("command"), program.text("apiVersion")
+    if not command or not version.startswith(f"{API}/"):
+        raise unusable(f"{program.where} needs a command, and an apiVersion of {API}")
+    if "/" in command:
+        command = program.path("command")
+    done = _started([command, *map(str, program.body.get("args") or ())], program, access)
+    if done.returncode:
+        raise CliError(f"the login program {command} failed with exit code {done.returncode}; {_hint(program)}")
+    try:
+        said = json.loads(done.stdout)
+        return _credentials(said["status"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CliError(f"the login program {command} printed no ExecCredential of {version}") from error
+
+
+def _started(words: list[str], program: Entry, access: Access) -> "subprocess.CompletedProcess[str]":
+    asks = sys.stdin is not None and sys.stdin.isatty() and program.text("interactiveMode") != "Never"
+    if program.text("interactiveMode") == "Always" and not asks:
+        raise CliError(f"the login program {words[0]} needs a terminal (interactiveMode: Always)")
+    spec: dict[str, Any] = {"interactive": asks}
+    if program.flag("provideClusterInfo"):
+        spec["cluster"] = _cluster_info(access)
+    info = {"apiVersion": program.text("apiVersion"), "kind": "ExecCredential", "spec": spec}
+    own = {str(one["name"]): str(one["value"]) for one in program.body.get("env") or ()}
+    environment = os.environ | own | {INFO: json.dumps(info)}
+    stdin = None if asks else subprocess.DEVNULL
+    try:
+        return subprocess.run(words, stdin=stdin, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    except OSError as error:
+        raise CliError(f"the login program {words[0]} cannot be run ({error.strerror}); {_hint(program)}") from error
+
+
+def _hint(program: Entry) -> str:
+    return " ".join(program.text("installHint").split()) or f"see {program.where} of the kubeconfig"
+
+
+def _cluster_info(access: Access) -> dict[str, Any]:
+    """As client-go writes it: the authority as base64, and the cluster's own extension for such programs."""
+    authority = access.authority_data
+    if access.authority and not authority:
+        authority = base64.b64encode(file_of(access.authority, "certificate-authority").encode()).decode()
+    extensions = access.cluster.body.get("extensions") or ()
+    found = {
+        "server": access.server,
+        "tls-server-name": access.server_name,
+        "insecure-skip-tls-verify": access.insecure,
+        "certificate-authority-data": authority,
+        "proxy-url": access.proxy,
+        "config": next((one["extension"] for one in extensions if one.get("name") == f"{API}/exec"), None),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _credentials(status: dict[str, Any]) -> Credentials:
+    token, certificate = status.get("token") or "", status.get("clientCertificateData") or ""
+    if not (token or certificate) or bool(certificate) != bool(status.get("clientKeyData")):
+        raise ValueError("neither a token nor a certificate with its key")
+    expires = status.get("expirationTimestamp")
+    at = datetime.fromisoformat(expires) if expires else None
+    return Credentials(
+        f"Bearer {token}" if token else "",
+        certificate,
+        status.get("clientKeyData") or "",
+        at.replace(tzinfo=at.tzinfo or UTC) if at else None,
+    )

@@ -1,0 +1,194 @@
+"""Requests to one API server over HTTP, from several threads at once. What goes wrong is raised as a sentence."""
+
+import os
+import ssl
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
+
+from elasticjob.kube.errors import Unavailable, kind_of, message_of
+from elasticjob.kube.names import user_agent
+from elasticjob.text import printable
+from elasticjob_cli.cluster.access import Access
+from elasticjob_cli.cluster.credentials import Credentials, data_of, file_of, log_in
+from elasticjob_cli.cluster.kubeconfig import unusable
+from elasticjob_cli.cluster.proxies import proxy_of
+from elasticjob_cli.errors import CliError, Exit
+
+CONNECT_SECONDS = 10.0
+SILENT_SECONDS = 300.0  # of a log without a line, after which it is asked for anew
+CONNECTIONS = 8  # that are kept for the next requests
+# a kept connection may have been closed meanwhile; urllib3 repeats no request that changes anything
+ONCE_MORE = urllib3.Retry(total=1, connect=0, redirect=0, status=0, other=0, read=1, raise_on_status=False)
+
+
+class ApiError(CliError):
+    """The API server said no; `status` is its HTTP status."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence, Exit.NOT_FOUND if status == 404 else Exit.REFUSED)
+        self.status = status
+
+
+class NoAnswer(CliError):
+    """The API server could not be reached, or said nothing."""
+
+
+def may_pass(error: CliError) -> bool:
+    """Whether the same question may be answered a moment later, as while an API server is started again."""
+    away = isinstance(error, ApiError) and issubclass(kind_of(error.status), Unavailable)
+    return away or isinstance(error, NoAnswer)
+
+
+class Transport:
+    """`now`: the API server's clock, as it last answered."""
+
+    def __init__(self, access: Access) -> None:
+        self.now = datetime.now(UTC)
+        self.server, self._access = access.server, access
+        self._lock = threading.Lock()
+        self._credentials = Credentials()
+        self._pool: urllib3.PoolManager | None = None
+
+    def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, **given: Any) -> bytes:
+        """The body of the answer. `given`: `body`, bytes, and `content_type`. Raises ApiError and NoAnswer."""
+        limit = self._access.request_seconds
+        with _sentences():
+            answer = self._send(method, path, query, urllib3.Timeout(total=limit), preload=True, **given)
+            if date := answer.headers.get("Date"):
+                self.now = parsedate_to_datetime(date)
+            return answer.data
+
+    def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """The answer in pieces as they come, until it ends or nothing comes for long. Raises ApiError and NoAnswer."""
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=SILENT_SECONDS)
+        with _sentences():
+            answer = self._send("GET", path, query, timeout, preload=False)
+        try:
+            yield from answer.stream(1 << 14, decode_content=False)
+        except HTTPError:
+            return  # the caller asks anew, from the last line on
+        finally:
+            answer.close()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.clear()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        timeout: urllib3.Timeout,
+        *,
+        preload: bool,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> urllib3.BaseHTTPResponse:
+        pool, credentials = self._connected()
+        headers = urllib3.HTTPHeaderDict({"User-Agent": user_agent("cli"), "Accept": "application/json, */*"})
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        if body is not None:
+            headers["Content-Type"] = content_type
+        for name, value in self._access.impersonated:
+            headers.add(name, value)
+        url = f"{self.server}{path}{f'?{urlencode(query)}' if query else ''}"
+        answer = pool.request(
+            method, url, body=body, headers=headers, timeout=timeout, retries=ONCE_MORE, preload_content=preload
+        )
+        if answer.status >= 300:
+            raise _refusal(answer.status, answer.reason or "", answer.data)
+        return answer
+
+    def _connected(self) -> tuple[urllib3.PoolManager, Credentials]:
+        with self._lock:
+            if self._pool is None or self._credentials.have_expired(datetime.now(UTC)):
+                self._credentials = log_in(self._access)
+                self._pool = _pool(self._access, self._credentials)
+            elif self._access.user.text("tokenFile"):  # it is written anew before its token expires
+                self._credentials = log_in(self._access)
+            return self._pool, self._credentials
+
+
+def _pool(access: Access, credentials: Credentials) -> urllib3.PoolManager:
+    given: dict[str, Any] = {"maxsize": CONNECTIONS}
+    if access.server.startswith("https:"):
+        given["ssl_context"] = _tls(access, credentials)
+    if access.server_name:
+        given |= {"server_hostname": access.server_name}
+        given |= {} if access.insecure else {"assert_hostname": access.server_name}
+    proxy = proxy_of(access.server, access.proxy, os.environ)
+    if not proxy:
+        return urllib3.PoolManager(**given)
+    if proxy.startswith("socks"):
+        return _socks(proxy, given)
+    user = urllib3.util.parse_url(proxy).auth
+    headers = urllib3.make_headers(proxy_basic_auth=user) if user else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, **given)
+
+
+def _socks(proxy: str, given: dict[str, Any]) -> urllib3.PoolManager:
+    try:
+        from urllib3.contrib.socks import SOCKSProxyManager
+    except ImportError as error:
+        raise CliError(
+            f"the proxy {proxy} needs the Python package PySocks: install it beside elasticjob-cli"
+        ) from error
+    return SOCKSProxyManager(proxy, **given)
+
+
+def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
+    """Raises CliError for certificates that are none."""
+    authority = access.authority_data and data_of(access.authority_data, "certificate-authority-data")
+    if access.authority and not authority:
+        authority = file_of(access.authority, "certificate-authority")
+    try:
+        context = ssl.create_default_context(cadata=authority or None)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python asks more of an authority than kubectl does
+        if access.insecure:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            urllib3.disable_warnings(InsecureRequestWarning)  # it was asked for
+        if credentials.certificate:
+            _present(context, credentials)
+    except (ssl.SSLError, ValueError) as error:
+        raise unusable(f"a certificate or key of it is not PEM ({error})") from error
+    return context
+
+
+def _present(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Python reads a certificate and its key from a file alone: one that only its owner may read, for a moment."""
+    handle, path = tempfile.mkstemp(suffix=".pem")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(f"{credentials.certificate}\n{credentials.key}")
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    try:
+        yield
+    except HTTPError as error:
+        reason = getattr(error, "reason", None) or error
+        raise NoAnswer(f"the API server does not answer: {reason}; see --kubeconfig and --context") from error
+
+
+def _refusal(status: int, reason: str, body: bytes) -> ApiError:
+    message = message_of(body) or f"{status} {printable(reason)}"
+    if status == 401:
+        return ApiError(status, f"the API server does not know who you are ({message}): log in anew")
+    if status == 404 and message.startswith(("404 page not found", "the server could not find the requested resource")):
+        return ApiError(status, "the cluster has no ElasticJobs: install the chart, or choose another --context")
+    return ApiError(status, message)

@@ -1,0 +1,94 @@
+"""The command that makes a job: run."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from elasticjob.objects import Object
+from elasticjob_cli.commands.options import Session, connected
+from elasticjob_cli.output import documents
+from elasticjob_cli.output.console import say
+from elasticjob_cli.plans.manifest import Wish, command, manifest
+
+
+class Run(click.Command):
+    """`--dry-run` alone takes no value from the word after it, as with kubectl."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        own = ["--dry-run=client" if word == "--dry-run" else word for word in args[:end]]
+        return super().parse_args(ctx, own + args[end:])
+
+
+@click.command(cls=Run)
+@click.argument("name")
+@click.argument("script", nargs=-1, type=click.UNPROCESSED)
+@click.option("--image", required=True, help="The image that holds torch and the script.")
+@click.option("--replicas", type=click.IntRange(1), default=1, help="How many workers; 1 unless given.")
+@click.option("--min-replicas", type=click.IntRange(1), help="The smallest group that may train.")
+@click.option("--max-replicas", type=click.IntRange(1), help="The largest group.")
+@click.option("--nproc-per-node", help="Training processes in each worker: a number, auto, cpu or gpu.")
+@click.option("--max-restarts", type=click.IntRange(0), help="How many failures of the training may be cured.")
+@click.option("--gpus", type=click.IntRange(0), default=0, help="GPUs of each worker, as nvidia.com/gpu.")
+@click.option("--cpu", default="", metavar="QUANTITY", help="What each worker requests, such as 4 or 500m.")
+@click.option("--memory", default="", metavar="QUANTITY", help="What each worker requests and may use, such as 8Gi.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the trainer; may be repeated.")
+@click.option("--claim", multiple=True, metavar="CLAIM=PATH", help="A PersistentVolumeClaim and where it is mounted.")
+@click.option("--pull-secret", multiple=True, metavar="SECRET", help="A Secret with the registry's credentials.")
+@click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), default=None)
+@click.option(
+    "--dry-run",
+    type=click.Choice(["client", "server"]),
+    help="Print the manifest and make nothing; `server` lets the API server check it.",
+)
+@connected("json", "yaml", "name")
+def run(session: Session, name: str, script: tuple[str, ...], dry_run: str | None, **given: Any) -> None:
+    """Make the job NAME, whose workers run SCRIPT and its arguments, which follow `--`.
+
+    A script (`train.py`, `-m package.train`) runs under torchrun; another program (`accelerate launch ...`) as it is.
+    """
+    body = manifest(wish_of(name, script, **given))
+    if dry_run != "client":
+        body = _without_owners(session.cluster.create_job(body, dry_run=dry_run == "server"))
+    made = body["metadata"]["name"]
+    if session.form == "name":
+        say(documents.name_of(made))
+    elif session.is_document or dry_run:
+        click.echo(documents.written(body, session.form or "yaml"))
+    else:
+        say(f"{documents.name_of(made)} created")
+
+
+def _without_owners(body: Object) -> Object:
+    """As kubectl shows an object."""
+    meta = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    return {**body, "metadata": meta}
+
+
+def wish_of(
+    name: str,
+    script: tuple[str, ...],
+    *,
+    env: tuple[str, ...],
+    claim: tuple[str, ...],
+    pull_secret: tuple[str, ...],
+    pull_policy: str | None,
+    **given: Any,
+) -> Wish:
+    """Raises CliError and click.BadParameter."""
+    return replace(
+        Wish(name=name, command=command(script), pull_secrets=pull_secret, pull_policy=pull_policy or "", **given),
+        env=dict(_pairs("--env", env, "NAME=VALUE")),
+        claims=_pairs("--claim", claim, "CLAIM=PATH"),
+    )
+
+
+def _pairs(flag: str, given: tuple[str, ...], form: str) -> list[tuple[str, str]]:
+    found = []
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{one!r} is not {form}", param_hint=flag)
+        found.append((key, value))
+    return found

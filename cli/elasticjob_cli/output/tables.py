@@ -1,0 +1,167 @@
+"""Links of text and tables, set in a width. Words are never broken: what does not fit a narrow terminal is shown as one
+block of lines for each row. Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from elasticjob.text import bare
+
+GAP = "   "
+CODES: Mapping[str, str] = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+
+
+class Span(NamedTuple):
+    """A part of a text. `style`: a key of CODES, or empty."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph. What others wrote may be in it: nothing that a terminal obeys is shown."""
+
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, text: str, style: str = "") -> "Text":
+        return cls((Span(text, style),))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """As kubectl prints one: words above, no lines. A column `>NAME` is of numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Part = Text | Table
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """None and an empty cell are shown as `-`."""
+    cells = (tuple("-" if cell in (None, "") else bare(str(cell)) for cell in row) for row in rows)
+    return Table(tuple(columns), tuple(cells))
+
+
+def lines_of(parts: Iterable[Part], width: int, *, colours: bool = False, headers: bool = True) -> list[str]:
+    """The parts below each other, without spaces at the ends of lines. `width`: of a terminal, in letters."""
+    found: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            found += _paragraph(part, width, colours=colours)
+        else:
+            found += _table(part, width, colours=colours, headers=headers)
+    return found
+
+
+def _paragraph(text: Text, width: int, *, colours: bool) -> Iterator[str]:
+    """Each line of the text, folded between words."""
+    styled = [(letter, span.style) for span in text.spans for line in (span.text,) for letter in line]
+    lines: list[list[tuple[str, str]]] = [[]]
+    for letter, style in styled:
+        if letter == "\n":
+            lines.append([])
+        else:
+            lines[-1].append((letter, style))
+    for letters in lines:
+        plain = "".join(letter for letter, _ in letters)
+        begin = 0
+        for length in _folded(plain, width):
+            yield _painted(letters[begin : begin + length], colours=colours)
+            begin += length
+            while begin < len(plain) and plain[begin] == " ":
+                begin += 1
+
+
+def _folded(line: str, width: int) -> Iterator[int]:
+    """The lengths of the pieces into which a line is folded; the spaces between two of them belong to neither."""
+    while len(line) > width:
+        at = line.rfind(" ", 1, width + 1)
+        at = at if at > 0 else line.find(" ")
+        if at < 0:
+            break
+        yield len(line[:at].rstrip())
+        line = line[at:].lstrip()
+    yield len(line)
+
+
+def _painted(letters: Sequence[tuple[str, str]], *, colours: bool) -> str:
+    """One line; a run of letters with one style is painted as a whole."""
+    runs: list[Span] = []
+    for letter, style in letters:
+        if runs and runs[-1].style == style:
+            runs[-1] = Span(runs[-1].text + letter, style)
+        else:
+            runs.append(Span(letter, style))
+    return "".join(_paint(bare(run.text), run.style, colours=colours) for run in runs).rstrip()
+
+
+def _paint(text: str, style: str, *, colours: bool) -> str:
+    return f"\x1b[{CODES[style]}m{text}\x1b[0m" if colours and style and text else text
+
+
+def _table(given: Table, width: int, *, colours: bool, headers: bool) -> Iterator[str]:
+    names = [column.lstrip(">") for column in given.columns]
+    head = [tuple(names)] if headers else []
+    widths = _widths([*head, *given.rows] or [tuple(names)], width)
+    if widths is None:
+        yield from _blocks(names, given.rows, width, colours=colours)
+        return
+    right = [column.startswith(">") for column in given.columns]
+    for row in head:
+        yield from _row(row, widths, right, style="bold" if colours else "")
+    for row in given.rows:
+        yield from _row(row, widths, right)
+
+
+def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Of the columns: as wide as they like, or else the widest ones narrower, down to their longest word. None where
+    even so they do not fit."""
+    columns = list(zip(*rows, strict=True))
+    wanted = [max(map(len, cells)) for cells in columns]
+    least = [max(len(word) for cell in cells for word in cell.split() or ("",)) for cells in columns]
+    over = sum(wanted) + len(GAP) * (len(wanted) - 1) - width
+    while over > 0:
+        column = max(range(len(wanted)), key=lambda index: (wanted[index] > least[index]) * wanted[index])
+        if wanted[column] <= least[column]:
+            return None
+        wanted[column] -= 1
+        over -= 1
+    return wanted
+
+
+def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], style: str = "") -> Iterator[str]:
+    cells = [_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+    for number in range(max(map(len, cells))):
+        pieces = (cell[number] if number < len(cell) else "" for cell in cells)
+        set_in = (
+            piece.rjust(width) if ends else piece.ljust(width)
+            for piece, width, ends in zip(pieces, widths, right, strict=True)
+        )
+        yield _paint(GAP.join(set_in).rstrip(), style, colours=bool(style))
+
+
+def _cell(text: str, width: int) -> list[str]:
+    found, begin = [], 0
+    for length in _folded(text, width):
+        found.append(text[begin : begin + length])
+        begin += length
+        while begin < len(text) and text[begin] == " ":
+            begin += 1
+    return found
+
+
+def _blocks(names: Sequence[str], rows: Iterable[Sequence[str]], width: int, *, colours: bool) -> Iterator[str]:
+    """A line for each cell, and an empty line between two rows."""
+    room = max(map(len, names)) + len(GAP)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for name, cell in zip(names, row, strict=True):
+            first, *others = _cell(cell, max(1, width - room))
+            yield _paint(name, "bold", colours=colours) + " " * (room - len(name)) + first
+            yield from (" " * room + other for other in others)
