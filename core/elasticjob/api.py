@@ -217,7 +217,7 @@ class ElasticWorkerStatus(Model):
     suspects: MembersField = Field(
         default_factory=Members,
         description="Members, as index/id, of which this one hears nothing on the heartbeat link between the two. The "
-        "operator pings them; a suspicion alone costs nobody its slot.",
+        "operator pings them; a suspicion alone costs nobody its place.",
         json_schema_extra={"maxLength": SUSPECTS_LENGTH},
     )
     ack: Count | None = Field(None, description="The number of the last ping that this worker has acked.")

@@ -21,12 +21,12 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """How the slots of the next round are given out.
+    """How the places of the next round are given out.
 
     The wanted workers are `kept`, which have a pod (members of the last round first, in rank order), and `missing`, the
     indices that need one. Of the kept some have `joined` for the next round, and the others are `awaited`. While a
-    round stands there may be more of them than slots, by one for each member whose node drains. `spares` have a pod and
-    no slot, and `missing_spares` need a pod. `surplus` workers have neither slot nor use as a spare, or are outdated.
+    round stands there may be more of them than places, by one for each member whose node drains. `spares` have a pod and
+    no place, and `missing_spares` need a pod. `surplus` workers have neither a place nor use as a spare, or are outdated.
     """
 
     kept: tuple[Worker, ...] = ()
