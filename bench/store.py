@@ -89,7 +89,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class JobGauges:
     median_us: float
     p99_us: float
     calls_per_second: float
@@ -99,8 +99,8 @@ class Figures:
 class Row:
     call: str
     clients: int
-    direct: Figures
-    tunnel: Figures
+    direct: JobGauges
+    tunnel: JobGauges
 
     def line(self) -> str:
         sides = (self.direct, self.tunnel)
@@ -148,9 +148,9 @@ def take_turn(kind: Kind, clients: int, port: int, key: str) -> tuple[float, flo
         return began, time.perf_counter(), list(itertools.chain.from_iterable(seconds))
 
 
-def figures(kind: Kind, seconds: list[float], took: float) -> Figures:
+def figures(kind: Kind, seconds: list[float], took: float) -> JobGauges:
     p99 = statistics.quantiles(seconds, n=100)[98]
-    return Figures(statistics.median(seconds) * 1e6, p99 * 1e6, len(seconds) * kind.counts / took)
+    return JobGauges(statistics.median(seconds) * 1e6, p99 * 1e6, len(seconds) * kind.counts / took)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Python imports this at its start: it keeps a training process's exception, has it write its stacks when its agent
 asks, then makes room for the one it hides.
 
-Where a job has warm restart it also starts what is to be parked, parks, and learns (`elasticjob_torch.warm`).
+Where a job has warm restart it also starts what is to be prestarted, prestarts, and learns (`elasticjob_torch.warm`).
 """
 
 import os
@@ -28,13 +28,13 @@ def _start() -> None:
         learn(file)
 
 
-def _park() -> None:
+def _prestart() -> None:
     try:
         from elasticjob_torch.agent.record import record_exception
-        from elasticjob_torch.warm.parked import park
+        from elasticjob_torch.warm.prestarted import prestart
 
         _hear_agent()
-        park(_customize, record_exception)
+        prestart(_customize, record_exception)
     except BaseException:
         os._exit(1)  # without its orders the script must not run
 
@@ -60,7 +60,7 @@ def _customize() -> None:
         hidden.loader.exec_module(sys.modules["sitecustomize"])
 
 
-if "ELASTICJOB_PARKED" in os.environ:
-    _park()
+if "ELASTICJOB_PRESTARTED" in os.environ:
+    _prestart()
 else:
     _start()

@@ -12,7 +12,7 @@ The script prints nothing of a single step. As the gradients of each step are su
 epoch's line says that all of them train; an epoch takes 0.2 s here, on either side.
 
 `ours` starts its processes fresh; `warm` is the same with `warmRestart`, and nothing happens to it before each worker's
-next process is parked.
+next process is prestarted.
 
 A second table says how much of that it took until the last agent was out of its rendezvous, as torch's agent logs it.
 The rest is the start of the training processes, which is the same on all sides but the warm one.

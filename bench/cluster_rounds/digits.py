@@ -34,7 +34,7 @@ from c10d_job import MAX_NODES, NAME, SETUPS, Setup, service, torchrun
 from pod_logs import READ_SECONDS, PodLogs
 
 from e2e.disruption import CHECKPOINTS, NODE
-from e2e.job import PARKED_SECONDS, STARTED_SECONDS
+from e2e.job import PRESTARTED_SECONDS, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
 from e2e.scene import new_namespace
 from e2e.trainer_log import COMPLETE, JOINS, Group, TrainerLog
@@ -130,7 +130,7 @@ class Training(PodLogs):
             )
 
         def ready(log: TrainerLog) -> bool:
-            return log.is_parked() if self.side.warm else log.when(JOINS) is not None
+            return log.is_prestarted() if self.side.warm else log.when(JOINS) is not None
 
         def all_ready() -> bool:
             self.read()
@@ -139,7 +139,9 @@ class Training(PodLogs):
         try:
             wait_until(f"{replicas} workers that train together", together, STARTED_SECONDS, self._newest)
             if self.side.warm or self.side.spares:
-                wait_until("spares to wait, all processes for the next round to be parked", all_ready, PARKED_SECONDS)
+                wait_until(
+                    "spares to wait, all processes for the next round to be prestarted", all_ready, PRESTARTED_SECONDS
+                )
         except pytest.fail.Exception as late:
             raise NotTraining(str(late)) from None
 

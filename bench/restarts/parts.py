@@ -47,7 +47,7 @@ class Member:
         return max((line.at for line in self.lines if COMPLETE in line.text and line.at < self.step.at), default=None)
 
     def is_warm(self) -> bool:
-        """Whether its process was a parked one."""
+        """Whether its process was a prestarted one."""
         return any(WARM.search(line.text) for line in self.lines if line.at < self.step.at)
 
     def own(self) -> dict[str, float]:
@@ -67,7 +67,7 @@ class Restart:
     seconds: float
     parts: dict[str, float]
     from_join: float | None = None  # None without newcomers
-    warm: int = 0  # members whose processes were parked ones
+    warm: int = 0  # members whose processes were prestarted ones
 
 
 def new_group(logs: Mapping[str, TrainerLog], size: int, since: float) -> dict[str, FirstStep] | None:

@@ -51,7 +51,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         scripts=agreed.scripts,
         failure=agreed.failure,
         matched=_matched(agreed.matched_rule),
-        given_up=tuple(agreed.given_up),
+        replaced=tuple(agreed.replaced),
         planned=agreed.planned,
         ping=agreed.ping.number,
         pinged=tuple(agreed.ping.members),

@@ -123,10 +123,10 @@ class RendezvousStatus(Model):
         description="The first rule of spec.podFailurePolicy that matches a failure of the last formed round, until "
         "that is judged.",
     )
-    given_up: MembersField = Field(
+    replaced: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Members of the last formed round whose pods were given up since then for a cause that does not "
+        description="Members of the last formed round whose pods were replaced meanwhile for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(

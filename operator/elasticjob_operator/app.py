@@ -23,7 +23,7 @@ from elasticjob_operator.cluster.reviews import Reviews
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.first_steps import FirstSteps
-from elasticjob_operator.job.figures import figures_of
+from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.loop_watch import watch_loop
 from elasticjob_operator.metrics_server import MetricsServer
 from elasticjob_operator.objects.pods import SidecarImage
@@ -165,7 +165,7 @@ async def _work(
     steps = FirstSteps(cache, reconciler.reconcile)
     queue: WorkQueue[Key] = WorkQueue(steps)
     reflector.wake = queue.add
-    metrics.begin_term(lambda: map(figures_of, cache.jobs()), lambda: queue.depth, steps.awaited)
+    metrics.begin_term(lambda: map(gauges_of, cache.jobs()), lambda: queue.depth, steps.awaited)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)
     watches.start()

@@ -16,7 +16,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator import metrics
 from elasticjob_operator.actions.gang import Gang
-from elasticjob_operator.actions.grants import Grants
+from elasticjob_operator.actions.access import Access
 from elasticjob_operator.actions.leftovers import Leftovers
 from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.actions.slots import Slots
@@ -34,7 +34,7 @@ from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.network import Network
-from elasticjob_operator.job.observations import Times
+from elasticjob_operator.job.measurements import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.rivals import Rivalry, Rivals
@@ -67,7 +67,7 @@ class Memory:
     times: Times
     template: TemplateCheck
     status: StatusWriter
-    grants: Grants
+    access: Access
     pods: WorkerPods
     gang: Gang
     questions: SidecarQuestions
@@ -184,7 +184,7 @@ class Memories:
             Times(counted=now),
             template=TemplateCheck(kube, self._announcer, self._image),
             status=StatusWriter(kube, self._cache, self._leadership, self._announcer, rivalry),
-            grants=Grants(kube, self._announcer, network_policy=self._network_policy),
+            access=Access(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image, are_left=are_left),
             questions=SidecarQuestions(sidecars.trouble_of),

@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus. What is counted of a job's steps, `job.observations` says.
+"""What the operator counts, for Prometheus. What is counted of a job's steps, `job.measurements` says.
 
 No counter or histogram names a job, a pod or a node: their labels are words of bounded lists.
 """
@@ -10,11 +10,11 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from elasticjob_operator.job.figures import Figures
-from elasticjob_operator.job.observations import Metric, Observation
+from elasticjob_operator.job.gauges import JobGauges
+from elasticjob_operator.job.measurements import Metric, Measurement
 
 PREFIX = "elasticjob_"
-TOLD_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
+NOTIFIED_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
 FORMED_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -47,11 +47,11 @@ STEPS: dict[Metric, Counter | Histogram] = {
     Metric.PINGED: Counter(PREFIX + "pinged_workers", "Workers that were pinged, witnesses included."),
     Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures that were counted against spec.maxRestarts."),
     Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Jobs that have ended, by outcome.", ["outcome"]),
-    Metric.TOLD: Histogram(
-        PREFIX + "round_told_seconds",
+    Metric.NOTIFIED: Histogram(
+        PREFIX + "round_notified_seconds",
         "Seconds from the news of what ends a round, or from an unacked ping, to the status that tells of it.",
         ["cause"],
-        buckets=TOLD_BUCKETS,
+        buckets=NOTIFIED_BUCKETS,
     ),
     Metric.REFORMED: Histogram(
         PREFIX + "round_formed_seconds",
@@ -80,7 +80,7 @@ STEPS: dict[Metric, Counter | Histogram] = {
 }
 
 # name, what it is, and the figure that it shows
-JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
+JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
     ("world_size", "Workers in the job's formed round, 0 while none is.", lambda one: one.world_size),
     ("waiting", "Workers that have joined for a place, and are in no round.", lambda one: one.waiting),
     ("spares", "Spares that have joined, and wait for a place.", lambda one: one.spares),
@@ -108,7 +108,7 @@ class Jobs(Collector):
 
     def __init__(self) -> None:
         self.each = False
-        self.known: Callable[[], Iterable[Figures]] = tuple
+        self.known: Callable[[], Iterable[JobGauges]] = tuple
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         known = list(self.known())
@@ -138,7 +138,7 @@ class Jobs(Collector):
         yield from _reported(known)
 
 
-def _reported(known: Iterable[Figures]) -> Iterator[GaugeMetricFamily]:
+def _reported(known: Iterable[JobGauges]) -> Iterator[GaugeMetricFamily]:
     steps = GaugeMetricFamily(PREFIX + "job_step", "The last step that the job's script reported.", labels=JOB_LABELS)
     numbers = GaugeMetricFamily(PREFIX + "job_reported", REPORTED, labels=[*JOB_LABELS, "metric"])
     for one in known:
@@ -166,7 +166,7 @@ class Stall:
 
 
 def begin_term(
-    known: Callable[[], Iterable[Figures]], queue_depth: Callable[[], int], awaiting: Callable[[], int]
+    known: Callable[[], Iterable[JobGauges]], queue_depth: Callable[[], int], awaiting: Callable[[], int]
 ) -> None:
     """What is shown of a leader's term while it lasts. `awaiting`: how many jobs have had no step yet."""
     JOBS.known = known
@@ -183,8 +183,8 @@ def end_term() -> None:
         gauge.set_function(int)
 
 
-def count(observations: Iterable[Observation]) -> None:
-    for metric, value, label in observations:
+def count(measurements: Iterable[Measurement]) -> None:
+    for metric, value, label in measurements:
         counted = STEPS[metric]
         one = counted.labels(label) if label else counted
         if isinstance(one, Histogram):

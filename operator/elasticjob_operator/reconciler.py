@@ -33,7 +33,7 @@ from elasticjob_operator.job.deadline import active_of, left_of
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
-from elasticjob_operator.job.observations import observe
+from elasticjob_operator.job.measurements import measure
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of, said_by_first
 from elasticjob_operator.job.report import Report
@@ -45,7 +45,7 @@ from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage
 
 # access that was found so long ago is relied on: by new pods, by those that are there
-GRANTS_SECONDS, GRANTS_KEPT_SECONDS = 10.0, 300.0
+ACCESS_SECONDS, ACCESS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
 ENDED_SECONDS = 3600.0  # until a job that has ended is looked at again
 WORKER = re.compile(r"worker (\d+)\b")
@@ -150,7 +150,7 @@ class Reconciler:
             decision=decision,
             before=before,
             problem=memory.template.problem,
-            refusal=memory.grants.problem or memory.pods.refusal,
+            refusal=memory.access.problem or memory.pods.refusal,
             term=self._leadership.term,
             lease=self._leadership.lease,
             now=wall_clock,
@@ -164,7 +164,7 @@ class Reconciler:
             finishing=finishing_of(spec, before, decision.state, workers, memory.crashes, wall_clock),
             node_failures=failures,
             allowance=allowance,
-            budget_problem=memory.grants.budget_problem,
+            budget_problem=memory.access.budget_problem,
             active=active_of(active, decision.state, wall_clock, suspended=suspended),
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, idle=idle),
         )
@@ -177,7 +177,7 @@ class Reconciler:
         memory.crashes = report.finishing.crashes
         pods = memory.observer.pods
         memory.rejecting = bad_nodes.rejecting(memory.rejecting, report.decision, report.workers, pods)
-        if report.budget is Budget.NONE and memory.grants.owes(Budget.NONE):  # before the last pods go
+        if report.budget is Budget.NONE and memory.access.owes(Budget.NONE):  # before the last pods go
             await self._give(memory, report, soon=False)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
@@ -236,7 +236,7 @@ class Reconciler:
         bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
         new = () if memory.template.problem or report.allowance.unknown else new
-        spares = roster_of(bounds, state, workers).owed_spares if new else ()
+        spares = roster_of(bounds, state, workers).missing_spares if new else ()
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
         new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))
@@ -251,12 +251,12 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.going or memory.grants.owes(report.budget) or memory.access_due_in() <= 0):
+        if not (soon or memory.going or memory.access.owes(report.budget) or memory.access_due_in() <= 0):
             return Done()
-        within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
+        within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
         # the cluster tells of a budget that finds no pods; a pod is seen, and guarded, before it is ready
         budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
-        return await memory.grants.give(report.job, report.spec, within=within, budget=budget, access=access)
+        return await memory.access.give(report.job, report.spec, within=within, budget=budget, access=access)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
@@ -278,7 +278,7 @@ class Reconciler:
                 yield LookAgain(again)
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
-        at_rest = ENDED_SECONDS if decision.state.ended else memory.access_due_in() or GRANTS_KEPT_SECONDS
+        at_rest = ENDED_SECONDS if decision.state.ended else memory.access_due_in() or ACCESS_KEPT_SECONDS
         yield LookAgain(at_rest)
         forgotten = bad_nodes.forgotten_in(report.spec, report.node_failures, report.now)
         if forgotten is not None and not decision.state.ended:

@@ -11,7 +11,7 @@ from api import chart
 from api.operators import JOBS, Operators, Witness, job_body, new_job
 from elasticjob_operator import memory as memory_module
 from elasticjob_operator import reconciler as reconciler_module
-from elasticjob_operator.actions import grants as grants_module
+from elasticjob_operator.actions import access as access_module
 from support import ControlPlane
 from support.waiting import until
 
@@ -31,11 +31,11 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
     role = {"apiGroup": kind, "kind": "Role", "name": "lease"}
     chart.ensure(plane, f"{RBAC}/roles", {"metadata": {"name": "lease"}, "rules": [lease]})
     chart.ensure(plane, f"{RBAC}/rolebindings", {"metadata": {"name": "lease"}, "roleRef": role, "subjects": [subject]})
-    for name in ("GRANTS_SECONDS", "GRANTS_KEPT_SECONDS"):
+    for name in ("ACCESS_SECONDS", "ACCESS_KEPT_SECONDS"):
         monkeypatch.setattr(reconciler_module, name, 0.0)
     monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
     for name in ("SOON_SECONDS", "REFUSED_SECONDS"):
-        monkeypatch.setattr(grants_module, name, 0.001)
+        monkeypatch.setattr(access_module, name, 0.001)
     configuration = Configuration(host=plane.server)
     configuration.ssl_ca_cert = str(plane.authority)
     configuration.api_key = {"BearerToken": chart.token(plane, chart.NAMESPACE, chart.OPERATOR)}

@@ -121,9 +121,9 @@ class Job:
 
     def wait(self, condition: Callable[[View], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
         """Return what `condition` says of the view, as soon as that is true."""
-        give_up = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         version, view = 0, {}
-        while (left := give_up - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0:
             view = self.view(version, left)
             version = view["version"]
             if found := condition(view):

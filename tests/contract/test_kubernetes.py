@@ -90,8 +90,8 @@ def test_slow_writes_lose_nobody_and_a_node_that_stops_is_lost(
         return exchange(self, method, *rest)
 
     monkeypatch.setattr(api.ApiClient, "_exchange", slow)
-    give_up = time.monotonic() + 18  # three times the expiry: whose heartbeats are lost is silent for longer than one
-    while time.monotonic() < give_up:
+    deadline = time.monotonic() + 18  # three times the expiry: whose heartbeats are lost is silent for longer than one
+    while time.monotonic() < deadline:
         assert [node.num_nodes_waiting() for node, _ in group] == [0] * 7
         time.sleep(0.1)
     stopped, _ = group[3]

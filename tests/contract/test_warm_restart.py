@@ -94,9 +94,9 @@ def test_they_start_warm(both: tuple[Run, Run]) -> None:
     fresh, warm = both
     learned = {"torch.distributed"} if warm.setup.real else {PART}
     for number, (before, after) in enumerate(zip(fresh.rounds, warm.rounds, strict=True), 1):
-        assert not any(process.parked or learned <= process.loaded_at_start for process in before)
+        assert not any(process.prestarted or learned <= process.loaded_at_start for process in before)
         if number > 1:
-            assert all(process.parked and learned <= process.loaded_at_start for process in after)
+            assert all(process.prestarted and learned <= process.loaded_at_start for process in after)
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -131,7 +131,7 @@ def test_it_begins_the_same(both: tuple[Run, Run]) -> None:
 
 
 def test_chance_is_not_repeated(both: tuple[Run, Run]) -> None:
-    """What nobody has seeded differs between all processes, whether they were parked or not."""
+    """What nobody has seeded differs between all processes, whether they were prestarted or not."""
     drawn: dict[str, list[Any]] = {}
     for process in [*all_processes(both[0]), *all_processes(both[1])]:
         for item in CHANCE & process.seen.keys():
@@ -170,7 +170,7 @@ def test_what_the_agent_is_told_is_the_same(both: tuple[Run, Run]) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_has_changed_in_the_agent_is_seen(lives: Lives, change: str) -> None:
-    """No parked process has it; the log says why it was not used."""
+    """No prestarted process has it; the log says why it was not used."""
     run = lives(change)
     before, after = all_processes(run)
     assert SEEN[change](after)
@@ -180,7 +180,7 @@ def test_what_has_changed_in_the_agent_is_seen(lives: Lives, change: str) -> Non
 
 
 @pytest.mark.parametrize("how", ORDINARY)
-def test_what_cannot_be_parked_starts_in_the_ordinary_way(lives: Lives, how: str) -> None:
+def test_what_cannot_be_prestarted_starts_in_the_ordinary_way(lives: Lives, how: str) -> None:
     run = lives(how)
     assert len(run.why_ordinary()) == len(run.rounds), "each start says why"
     assert not any(PART in process.loaded_at_start for process in all_processes(run))
@@ -259,7 +259,7 @@ def test_one_that_hangs_in_an_early_import_is_replaced_and_counts_for_nothing(li
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_no_parked_process_is_left(lives: Lives, end: str) -> None:
+def test_no_prestarted_process_is_left(lives: Lives, end: str) -> None:
     run, left = lives(end)
-    assert run.parked
+    assert run.prestarted
     assert left == []

@@ -36,9 +36,9 @@ def main() -> None:
     }
     with (CONTRACT / "events").open("a") as events:
         events.write(json.dumps(event) + "\n")
-    give_up = time.monotonic() + SECONDS
+    deadline = time.monotonic() + SECONDS
     parent = os.getppid()
-    while os.getppid() == parent and time.monotonic() < give_up:
+    while os.getppid() == parent and time.monotonic() < deadline:
         if (CONTRACT / "finish").exists() or took(f"finish-{POD}"):
             return
         if took(f"fail-{POD}"):

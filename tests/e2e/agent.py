@@ -22,11 +22,11 @@ from typing import NamedTuple
 from group import SUMS
 
 from elasticjob_torch.agent import membership as agent
-from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.stalls import Stalls
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.sidecar.errors import Closed, Leaving, NoTrainer, RoundBroken, SidecarError, StageFinished
 from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
@@ -156,8 +156,8 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
         if script.code:
             return script.failure()
         membership.finish()
-        give_up = time.monotonic() + PARTING_SECONDS
-        while store and store.members and time.monotonic() < give_up and not membership.has_ended(handed.number):
+        deadline = time.monotonic() + PARTING_SECONDS
+        while store and store.members and time.monotonic() < deadline and not membership.has_ended(handed.number):
             time.sleep(LOOK_SECONDS)
         return None
     finally:

@@ -22,7 +22,7 @@ IMAGE = "elasticjob/digits:dev"
 STARTED_SECONDS = 120  # pods made, torch imported several times over, on a machine of two busy cores
 ROUND_SECONDS = 90
 TRAINING_SECONDS = 150  # the training processes import torch, on the same two cores
-PARKED_SECONDS = 120  # they are imported gently, beside the training
+PRESTARTED_SECONDS = 120  # they are imported gently, beside the training
 TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a container's state
 
 # of jobs of tests that are not about time: on a busy machine a sidecar may stand still for the default's seconds, and a
@@ -87,7 +87,7 @@ def manifest(
         "apiVersion": "elasticjob.io/v1alpha1",
         "kind": "ElasticJob",
         "metadata": {"name": name},
-        # parked processes are as much work again for two cores: tests of them ask for them
+        # prestarted processes are as much work again for two cores: tests of them ask for them
         "spec": {"replicas": 2, "warmRestart": "Disabled", "template": {"spec": pod}, **spec},
     }
 

@@ -54,7 +54,7 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     assert "WorkerLost" not in told(saving)
 
 
-def test_a_spare_relieves_a_worker_whose_node_is_drained(job: Job) -> None:
+def test_a_spare_takes_over_from_a_worker_whose_node_is_drained(job: Job) -> None:
     """At once: the spare's own replacement may come later."""
     apply_spread(job)
     first, _ = job.wait_for_round(2), job.wait_for_training(2)
@@ -71,7 +71,7 @@ def test_a_spare_relieves_a_worker_whose_node_is_drained(job: Job) -> None:
     assert "WorkerLost" not in told(job)
 
 
-def test_the_notice_of_a_cloud_relieves_as_a_cordon_does(job: Job) -> None:
+def test_the_notice_of_a_cloud_drains_as_a_cordon_does(job: Job) -> None:
     apply_spread(job)
     first = job.wait_for_round(2)
     node = node_of(job.member_pods()[0])

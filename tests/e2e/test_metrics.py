@@ -62,7 +62,7 @@ def test_every_query_of_dashboard_and_alerts_is_answered(operator: Namespace, jo
             return len(targets) == 2 and len(targets["workers"]) == 2 and set(healths) == {"up"}
 
         wait_until("all targets to be up", scraped, 30, found.targets)
-        told = 'sum(elasticjob_round_told_seconds_count{cause="PodDeleted"})'
+        told = 'sum(elasticjob_round_notified_seconds_count{cause="PodDeleted"})'
         before = value_of(found.query(told))
         job.delete_pod(job.pod(1))
         job.wait_for_round(2, after=first)

@@ -8,7 +8,7 @@ from e2e.kube import Object, wait_until
 
 pytestmark = pytest.mark.real
 
-PARKED_SECONDS = 120  # they import gently, beside the training
+PRESTARTED_SECONDS = 120  # they import gently, beside the training
 
 
 @pytest.mark.torchrun
@@ -17,14 +17,14 @@ def test_each_change_finds_processes_that_wait_for_it(job: Job) -> None:
     job.apply(replicas=2, maxReplicas=3, maxRestarts=10, warmRestart="Enabled")
     formed, training = job.wait_for_round(2), job.wait_for_training(2)
 
-    pods = wait_for_parked(job)
+    pods = wait_for_prestarted(job)
     before = warm_starts(job, pods)
     signal_worker_process(pods[1], TRAINER)
     formed, training = job.wait_for_round(2, after=formed), job.wait_for_training(2, other_than=training)
     assert warm_starts(job, pods) == [starts + 1 for starts in before]
 
     for replicas in (3, 2):
-        pods = wait_for_parked(job)[:2]
+        pods = wait_for_prestarted(job)[:2]
         before = warm_starts(job, pods)
         job.scale(replicas)
         formed = job.wait_for_round(replicas, after=formed)
@@ -32,16 +32,18 @@ def test_each_change_finds_processes_that_wait_for_it(job: Job) -> None:
         assert warm_starts(job, pods) == [starts + 1 for starts in before]
 
     assert list(map(restarts, job.member_pods())) == [0, 0]
-    wait_for_parked(job)
+    wait_for_prestarted(job)
     job.finish_training()
     job.wait_for_condition("Complete")
     wait_until("the pods to succeed", lambda: phases(job) == {"Succeeded"}, 60, lambda: phases(job))
 
 
-def wait_for_parked(job: Job) -> list[Object]:
+def wait_for_prestarted(job: Job) -> list[Object]:
     """The members' pods, once in each a process waits for the next round."""
     pods = job.member_pods()
-    wait_until("the parked processes", lambda: [children(job, pod) for pod in pods] == [2] * len(pods), PARKED_SECONDS)
+    wait_until(
+        "the prestarted processes", lambda: [children(job, pod) for pod in pods] == [2] * len(pods), PRESTARTED_SECONDS
+    )
     return pods
 
 

@@ -17,7 +17,7 @@ JOINS = "Rendezvous'ing worker group"
 COMPLETE = "Rendezvous complete for workers"
 # of the plug-in
 IN_ROUND = re.compile(r"elasticjob: round \d+: rank ")
-PARKED = re.compile(r"elasticjob: parked for the (first|next) round")
+PRESTARTED = re.compile(r"elasticjob: prestarted for the (first|next) round")
 ASKS = "elasticjob: asking for the next round"  # if that had to wait for its processes
 WARM = re.compile(r"process \d+ starts warm")
 # of the examples: what only rank 0 prints, and what each process of examples/digits does
@@ -92,10 +92,10 @@ class TrainerLog:
         steps = [Step(one[1], int(one[2]), int(one[3]), int(one[4])) for one in found if one]
         return [step for step in steps if group in (None, step.group)]
 
-    def is_parked(self) -> bool:
+    def is_prestarted(self) -> bool:
         """Whether this worker's processes for the next round are ready, in a job with `warmRestart`."""
-        last = [line.text for line in self.lines if PARKED.match(line.text) or IN_ROUND.match(line.text)][-1:]
-        return any(map(PARKED.match, last))
+        last = [line.text for line in self.lines if PRESTARTED.match(line.text) or IN_ROUND.match(line.text)][-1:]
+        return any(map(PRESTARTED.match, last))
 
     def groups(self) -> list[Group]:
         """The groups that this worker led as rank 0 of an example, the oldest first."""

@@ -15,7 +15,7 @@ def imports(breaks: str, module: str | tuple[str, ...], line: str, *says: str) -
     return case("lint-imports", breaks, module, "", f"{line}\n", *says)
 
 
-PURE_ROOMS = (
+PURE_LAYERS = (
     "core/elasticjob/rendezvous/losses.py",
     "operator/elasticjob_operator/job/pace.py",
     "operator/elasticjob_operator/objects/command.py",
@@ -59,7 +59,7 @@ QUICK = (
          "cli/pyproject.toml: project.version is 9"),
     case("release-check TAG=v9.9.9", "there are no notes", CHANGELOG, "# Changelog", "# Changes",
          "no section '## [9.9.9]"),
-    imports("a clock in each part's pure rooms", PURE_ROOMS, "import time",
+    imports("a clock in each part's pure layers", PURE_LAYERS, "import time",
             "elasticjob.rendezvous.losses -> time", "elasticjob_operator.job.pace -> time",
             "elasticjob_operator.objects.command -> time", "elasticjob_sidecar.membership.scripts -> time",
             "elasticjob_cli.why.findings -> time"),
@@ -74,7 +74,7 @@ QUICK = (
             "from elasticjob_operator.cluster.client import Kube",
             "elasticjob_operator.objects is not allowed to import aiohttp",
             "elasticjob_operator.objects is not allowed to import elasticjob_operator.cluster"),
-    imports("a room that imports one above it", "sidecar/elasticjob_sidecar/api_server/retry.py",
+    imports("a layer that imports one above it", "sidecar/elasticjob_sidecar/api_server/retry.py",
             "from elasticjob_sidecar.store import transport",
             "elasticjob_sidecar.api_server is not allowed to import elasticjob_sidecar.store"),
     imports("a module without a place in the order", "operator/elasticjob_operator/attic.py", '"""New."""',

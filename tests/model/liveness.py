@@ -180,7 +180,7 @@ def _must_rest(system: OperatorSystem, calm: Calm) -> None:
     elif state.phase is FORMED:
         _must_be_whole(spec, state, roster, calm)
     else:
-        waits = any(worker.pod is not PodState.RUNNING for worker in roster.missing) or not roster.missing
+        waits = any(worker.pod is not PodState.RUNNING for worker in roster.awaited) or not roster.awaited
         if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
             raise Finding(f"the job rests while round {state.round} is forming")
 

@@ -13,8 +13,8 @@ MUTATIONS = mutations(
             replace("draining: who has come has no place, and its member stays", "not stands and draining", "False"),
             replace(
                 "draining: a member is left over by the size while others come",
-                "0 if others_come else _relieved_by_size(spec, state, len(staying), draining - len(relief), come)",
-                "_relieved_by_size(spec, state, len(staying), draining - len(relief), come)",
+                "0 if others_come else _replaced_by_size(spec, state, len(staying), draining - len(successors), come)",
+                "_replaced_by_size(spec, state, len(staying), draining - len(successors), come)",
             ),
             replace(
                 "draining: a spare stays where the node goes",
@@ -22,9 +22,9 @@ MUTATIONS = mutations(
                 "left",
             ),
         ),
-        "elasticjob.rendezvous.roster:_relieved_by_size": (
+        "elasticjob.rendezvous.roster:_replaced_by_size": (
             replace(
-                "draining: who waits for a larger round relieves nobody",
+                "draining: who waits for a larger round takes over from nobody",
                 "min(there - size, draining, sum(not one.draining for one in come)) if enough else 0",
                 "0",
             ),
@@ -36,7 +36,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.roster:_in_turn": (
             replace(
-                "draining: the highest rank is relieved, wherever it is",
+                "draining: the highest rank is replaced, wherever it is",
                 "(worker.draining, ranks[worker.member])",
                 "ranks[worker.member]",
             ),
@@ -49,10 +49,10 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.decide:reopen_round": (
             replace(
                 "draining: a round is not ended for who waits for a larger one",
-                "relieved or _would_grow(step, newcomers)",
+                "replaced or _would_grow(step, newcomers)",
                 "_would_grow(step, newcomers)",
             ),
-            omit("draining: who is relieved is told so a step later", "_send_away(step, _reopened(step, step.state))"),
+            omit("draining: who is replaced is told so a step later", "_send_away(step, _reopened(step, step.state))"),
         ),
         "elasticjob.rendezvous.decide:_send_away": (
             replace(
@@ -64,7 +64,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.decide:break_round": (
             omit(
-                "draining: who is relieved where a round breaks is told so a step later",
+                "draining: who is replaced where a round breaks is told so a step later",
                 "_send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))",
             ),
         ),
@@ -128,12 +128,12 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.actions.grants:Grants.give": (
+        "elasticjob_operator.actions.access:Access.give": (
             replace(
                 "draining: the budget stays as it is until it is looked at again",
                 "asked == self._asked",
                 "asked[0] == self._asked[0]",
-                by="operator grants",
+                by="operator access",
             ),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_node": (

@@ -31,12 +31,12 @@ MUTATIONS = mutations(
             ),
             omit("network: while one is cut off, who is suspected is so at once", "last is None"),
         ),
-        "elasticjob_operator.job.observations:_seconds": (
+        "elasticjob_operator.job.measurements:_seconds": (
             replace(
                 "network: a round whose pods do not reach each other counts as training",
                 "says_so(report.before)",
                 "False",
-                by="operator observations",
+                by="operator measurements",
             ),
         ),
         "elasticjob_operator.job.network:Suspicion.stands": (

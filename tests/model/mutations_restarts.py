@@ -15,7 +15,7 @@ MUTATIONS = mutations(
             replace(
                 "restarts: they are told as a scaling",
                 "why_restarted(step.spec) if restarts else why_reopened(...)",
-                "why_reopened(step.spec, state, newcomers, relieved)",
+                "why_reopened(step.spec, state, newcomers, replaced)",
             ),
         ),
         "elasticjob.rendezvous.decide:_form": (

@@ -63,7 +63,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.decide:_send_away": (
             replace(
-                "excess workers are given up without being told to leave",
+                "surplus workers are replaced without being told to leave",
                 "worker.member is not None",
                 "worker.member is None",
                 by="composed",
@@ -100,7 +100,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.decide:reset_restarts": (
             omit("failures are forgotten while a round is forming", "step.state.phase is FORMED", by="operator"),
         ),
-        "elasticjob.rendezvous.losses:_trains_or_was_told": (
+        "elasticjob.rendezvous.losses:_trains_or_was_notified": (
             replace("a member that fails on its own counts as told to stop", "Cause.RENEWED", "Cause.WORKER_FAILED"),
         ),
         "elasticjob.rendezvous.losses:lost_workers": (
@@ -169,10 +169,10 @@ MUTATIONS = mutations(
                 "yield from (due(clocks, index) for index in clocks.failures)",
             ),
         ),
-        "elasticjob.rendezvous.step:Step.give_up_lost": (
+        "elasticjob.rendezvous.step:Step.replace_lost": (
             omit(
                 "the replacement of a lost pod gets the same name",
-                "self.give_up(lost.index, lost.replacement)",
+                "self.replace_pod(lost.index, lost.replacement)",
                 by="composed",
             ),
         ),

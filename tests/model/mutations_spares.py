@@ -12,12 +12,12 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob.rendezvous.roster:pods_to_create": (
-            replace("spares: no pods are made for them", "(*roster.owed, *roster.owed_spares)", "roster.owed"),
+            replace("spares: no pods are made for them", "(*roster.missing, *roster.missing_spares)", "roster.missing"),
         ),
         "elasticjob.rendezvous.roster:roster_of": (
             replace("spares: they have places", "*others[:free]", "*others[:free + spec.spares]"),
             replace(
-                "spares: they are sent away as excess", "(worker for worker in left if worker not in spares)", "left"
+                "spares: they are sent away as surplus", "(worker for worker in left if worker not in spares)", "left"
             ),
             replace(
                 "spares: a suspended job keeps them",
@@ -57,8 +57,8 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.barrier:_failing": (
             replace(
                 "spares: that all of them fail too is not seen",
-                "(*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))",
-                "roster.missing",
+                "(*roster.awaited, *(worker for worker in roster.spares if not has_joined(state, worker)))",
+                "roster.awaited",
             ),
         ),
         "elasticjob.rendezvous.step:Step.count_waiting": (

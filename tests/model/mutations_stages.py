@@ -66,7 +66,7 @@ MUTATIONS = mutations(
                 "if began_anew(state, request, state.round): ...",
             ),
         ),
-        "elasticjob.rendezvous.losses:_trains_or_was_told": (
+        "elasticjob.rendezvous.losses:_trains_or_was_notified": (
             replace(
                 "stages: the deletion of who has left hurries those who save",
                 "leaves and request.cause == Cause.TOLD_TO_LEAVE",

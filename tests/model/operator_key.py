@@ -67,7 +67,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         _named(state.leaving, names),
         _named(state.finished, names),
         _named(state.finishing, names),
-        _named(state.given_up, names),
+        _named(state.replaced, names),
         sorted((index, number - oldest[index]) for index, number in state.replacements.items()),
         state.store and names.get(state.store.partition(":")[0], -1),
         workers,

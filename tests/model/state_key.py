@@ -23,7 +23,7 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure matched given_up planned waiting spares ping pinged store outcome reason cause",
+    "restarts failure matched replaced planned waiting spares ping pinged store outcome reason cause",
 )
 must_know(
     Clocks,
@@ -63,7 +63,7 @@ def _state(state: State) -> tuple[Any, ...]:
         _ids(state.finished),
         _ids(state.finishing),
         state.stage,
-        _ids(state.given_up),
+        _ids(state.replaced),
         tuple(sorted(state.replacements.items())),
         state.restarts,
         state.store,

@@ -30,7 +30,7 @@ class Step:
     """One call of `decide`: what it was given, and its answer.
 
     `room` is how many workers have a place. `kept` are the wanted workers and the spares that have a pod: what was lost
-    or had no room is given up by the end of the step.
+    or had no room is replaced by the end of the step.
     """
 
     def __init__(self, spec: Spec, before: State, workers: tuple[Worker, ...], decision: Decision) -> None:
@@ -105,14 +105,14 @@ class Step:
         members = members[: self.room]
         others = sorted((one for one in joined if one not in members), key=lambda one: (one.draining, one.index))
         free = self.room - len(members)
-        relieved = sum(one.draining for one in members)
-        relief = [one for one in others[free:] if not one.draining][:relieved]
+        replaced = sum(one.draining for one in members)
+        successors = [one for one in others[free:] if not one.draining][:replaced]
         if state.phase is RendezvousPhase.FORMING:
-            by_size = min(self._left_over(len(members) + len(others[:free])), relieved - len(relief))
+            by_size = min(self._left_over(len(members) + len(others[:free])), replaced - len(successors))
             by_size = min(by_size, sum(not one.draining for one in others[:free]))
             by_size = 0 if self.others_come(state) else by_size
-            members = members[: len(members) - len(relief) - by_size]
-        placed = (one for one in (*members, *others[:free], *relief) if one in joined)
+            members = members[: len(members) - len(successors) - by_size]
+        placed = (one for one in (*members, *others[:free], *successors) if one in joined)
         return sorted(placed, key=lambda one: one.draining)
 
     def others_come(self, state: State) -> bool:
@@ -283,7 +283,7 @@ class Step:
         if {worker.member for worker in self.workers if worker.cut_off}.intersection(self.before.participants):
             return True
         before, after = self.before, self.after
-        known = [m for m in before.participants if m.index not in after.done and m not in before.given_up]
+        known = [m for m in before.participants if m.index not in after.done and m not in before.replaced]
         had, has = self.current(before), self.current(after)
         for member in known:
             worker = had.get(member.index)

@@ -131,7 +131,7 @@ def one_failure_a_round(before: State, after: State) -> Iterator[str]:
 
 def failures_wait(before: State, after: State) -> Iterator[str]:
     """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, and changed
-    only for what says more of it. The members whose pods are given up meanwhile are noted with it, unless their index
+    only for what says more of it. The members whose pods are replaced meanwhile are noted with it, unless their index
     has finished."""
     if after.failure and after.phase is not FORMING:
         yield f"a failure waits, and round {after.round} is {after.phase}"
@@ -142,10 +142,10 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
         for member in after.participants
         if after.replacements.get(member.index, 0) > before.replacements.get(member.index, 0)
     }
-    noted = (member for member in (*before.given_up, *grown) if member.index not in after.done)
-    given_up = set(noted) if after.failure else set()
-    if set(after.given_up) != given_up:
-        found, kept = sorted(member.index for member in given_up), [member.index for member in after.given_up]
+    noted = (member for member in (*before.replaced, *grown) if member.index not in after.done)
+    replaced = set(noted) if after.failure else set()
+    if set(after.replaced) != replaced:
+        found, kept = sorted(member.index for member in replaced), [member.index for member in after.replaced]
         yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
 
 

@@ -213,7 +213,7 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             lost = step.at_fault(worker) or step.unanswered(worker) or step.invalid(worker) or step.hangs(worker)
             seen = lost or (told and (worker.outdated or _has_no_room(step, worker)))
         if not seen:
-            yield f"worker {index} was given up without a cause"
+            yield f"worker {index} was replaced without a cause"
     # before anybody was looked at; who had succeeded in the stage before is so in the next step
     ended = before.ended or any(map(step.stray, present.values())) or after.stage > before.stage
     for worker in step.current(after).values():

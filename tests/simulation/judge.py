@@ -29,8 +29,8 @@ from simulation.world import World
 WOKEN_SECONDS = 13.0  # for which one that was frozen may go on with what it had begun: until its next renewal fails
 CLOCKS_APART_SECONDS = 5.0
 LATE_SECONDS = 60.0  # by which a status may be written after it was made: a request lingers, the operator is frozen
-GRANTS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
-GRANTS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies", "poddisruptionbudgets")
+ACCESS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
+ACCESS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies", "poddisruptionbudgets")
 BY_HAND = "made-by-hand"  # a label of what people have made, and the operator must leave alone
 
 
@@ -122,9 +122,9 @@ class Judge:
                 self._check_lease(change, now)
             case "pods" if self._by_operator(change.by):
                 self._check_pod(change)
-            case plural if plural in GRANTS and change.type == "ADDED":
+            case plural if plural in ACCESS and change.type == "ADDED":
                 self._made_at[plural, change.body["metadata"]["name"]] = now
-            case plural if plural in GRANTS and change.type == "DELETED":
+            case plural if plural in ACCESS and change.type == "DELETED":
                 self._gone_at[plural, change.body["metadata"]["name"]] = now
                 if self._by_operator(change.by) and BY_HAND in (change.body["metadata"].get("labels") or {}):
                     self.complain(f"the operator has deleted {plural} {change.body['metadata']['name']} made by hand")
@@ -179,10 +179,10 @@ class Judge:
             plural = path.rsplit("/", 1)[1]
             found = self.world.server.get(plural, job["metadata"]["namespace"], name)
             owned = found is None or any(one["uid"] == job["metadata"]["uid"] for one in owners_of(found))
-            old = when - self._made_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS
+            old = when - self._made_at.get((plural, name), 0.0) > ACCESS_SEEN_SECONDS
             if not owned and old and not self._is_gone(job["metadata"]["uid"]):
                 self.complain(f"a pod of job {job['metadata']['name']} was made with another's {body['kind']}")
-            if found is None and when - self._gone_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS:
+            if found is None and when - self._gone_at.get((plural, name), 0.0) > ACCESS_SEEN_SECONDS:
                 self.complain(f"a pod of job {job['metadata']['name']} was made before its {body['kind']}")
 
     def _check_lease(self, change: Change, now: float) -> None:

@@ -12,10 +12,10 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.job.observations:_seconds": (
+        "elasticjob_operator.job.measurements:_seconds": (
             omit("metrics: a suspended job loses time", "report.suspended and not closed"),
         ),
-        "elasticjob_operator.job.observations:observe": (
+        "elasticjob_operator.job.measurements:observe": (
             omit(
                 "metrics: the round after a suspension took all of it",
                 "report.suspended and report.before.rendezvous.phase is FORMING",
@@ -23,12 +23,12 @@ MUTATIONS = mutations(
             replace(
                 "metrics: a failure is counted at each step",
                 "if state.restarts > before.restarts: "
-                "found.append(Observation(Metric.RESTARTS, state.restarts - before.restarts))",
-                "if state.restarts: found.append(Observation(Metric.RESTARTS, state.restarts))",
+                "found.append(Measurement(Metric.RESTARTS, state.restarts - before.restarts))",
+                "if state.restarts: found.append(Measurement(Metric.RESTARTS, state.restarts))",
             ),
             omit("metrics: an end is counted at each step", "state.outcome is not before.rendezvous.outcome"),
         ),
-        "elasticjob_operator.job.observations:_caused": (
+        "elasticjob_operator.job.measurements:_caused": (
             replace(
                 "metrics: a silence begins when it is noticed",
                 "if cause != Loss.UNRESPONSIVE: return heard",
@@ -50,5 +50,5 @@ MUTATIONS = mutations(
             replace("metrics: the watch that began last speaks for all", "min", "max", by="operator watch times"),
         ),
     },
-    by="operator observations",
+    by="operator measurements",
 )

@@ -213,11 +213,11 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.workqueue:WorkQueue.add": (
             omit("an earlier wish does not wake what waits for later", "self._wakes[key].set()"),
         ),
-        "elasticjob_operator.actions.grants:Grants._ensure": (
+        "elasticjob_operator.actions.access:Access._ensure": (
             omit("what somebody has changed of the access stays so", "change is None"),
             replace("access that is not the job's own is taken for it", "not _is_left_over(found, job)", "False"),
         ),
-        "elasticjob_operator.actions.grants:_is_left_over": (
+        "elasticjob_operator.actions.access:_is_left_over": (
             replace(
                 "what an earlier job of the name has left is in the way for ever",
                 'any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)',

@@ -121,29 +121,29 @@ MUTATIONS = mutations(
                 "None",
             ),
         ),
-        "elasticjob_torch.agent.course:Course.finishing": (
+        "elasticjob_torch.agent.state_machine:AgentStateMachine.finishing": (
             omit("an agent takes a finish as recorded that was not", "return False"),
         ),
-        "elasticjob_torch.agent.course:Course._cause": (
+        "elasticjob_torch.agent.state_machine:AgentStateMachine._cause": (
             replace(
                 "an agent that fails in its round says that the membership changed",
                 "wire.JoinCause.WORKER_FAILED",
                 "wire.JoinCause.MEMBERSHIP_CHANGED",
             ),
         ),
-        "elasticjob_torch.agent.course:Course.joining": (
+        "elasticjob_torch.agent.state_machine:AgentStateMachine.joining": (
             replace(
                 "an agent without a stream is refused for good", "yield partial(self._sleep, 0.1); continue", "raise"
             ),
         ),
-        "elasticjob_torch.agent.course:Course._telling": (
+        "elasticjob_torch.agent.state_machine:AgentStateMachine._telling": (
             replace(
                 "a finish is not told again to a sidecar that has just started",
-                "if self._clock() > give_up: raise",
+                "if self._clock() > deadline: raise",
                 "raise",
             ),
         ),
-        "elasticjob_torch.agent.course:Course.has_ended": (
+        "elasticjob_torch.agent.state_machine:AgentStateMachine.has_ended": (
             omit("an agent that was replaced in its round trains on", "self._events.superseded"),
         ),
         "elasticjob_sidecar.api_server.identity:Identity.is_of": (

@@ -13,7 +13,7 @@ from typing import Any
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
 from simulation.calls import Reply
 from simulation.containers import Plan
-from simulation.judge import BY_HAND, GRANTS
+from simulation.judge import BY_HAND, ACCESS
 from simulation.nodes import ZONE
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
@@ -253,7 +253,7 @@ async def spoil_record(world: World, job: Object) -> None:
 
 
 async def delete_grant(world: World, job: Object) -> None:
-    plural = world.dice.choice(GRANTS)
+    plural = world.dice.choice(ACCESS)
     ask(world, "DELETE", path_of(plural, _grant(plural, job)), {})
 
 
@@ -342,7 +342,7 @@ def tidy(world: World) -> None:
             ask(world, "PATCH", path_of("pods", meta["name"]), {"metadata": {"finalizers": None}})
         if not meta.get("ownerReferences"):
             ask(world, "DELETE", path_of("pods", meta["name"]), {"gracePeriodSeconds": 0})
-    for plural in GRANTS:
+    for plural in ACCESS:
         for stored in list(world.server.store.all(plural, NAMESPACE)):
             meta = stored.body["metadata"]
             if BY_HAND in (meta.get("labels") or {}) or not meta.get("ownerReferences"):

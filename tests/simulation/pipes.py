@@ -277,13 +277,13 @@ class End(asyncio.Transport):
             self.program.later(RESEND_SECONDS, self._again, loop.time() + GONE_SECONDS)
         self._held.append(item)
 
-    def _again(self, give_up: float) -> None:
+    def _again(self, deadline: float) -> None:
         if not _separated(self.program, self.other.program):
             held, self._held = self._held, []
             for item in held:
                 self._take(item)
-        elif self.internet.loop.time() < give_up:
-            self.program.later(RESEND_SECONDS, self._again, give_up)
+        elif self.internet.loop.time() < deadline:
+            self.program.later(RESEND_SECONDS, self._again, deadline)
         else:
             for end in (self, self.other):
                 end.program.later(0, end.lose, TimeoutError(110, "Connection timed out"))

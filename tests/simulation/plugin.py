@@ -1,7 +1,7 @@
 """The plug-in's side of the wire, in virtual time: its own requests, retries, reading and course, carried out by tasks.
 
 What `SidecarClient`, `Stream` and `Membership` do with threads and `http.client` is done here in the same order with
-the same limits; all that decides is theirs (`Calls`, `Tries`, `Links`, `Reopening`, `Course`).
+the same limits; all that decides is theirs (`Calls`, `Tries`, `Lines`, `Reopening`, `AgentStateMachine`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.course import Course, Steps
+from elasticjob_torch.agent.state_machine import AgentStateMachine, Steps
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Call, Calls, Tries, read_answer
@@ -150,7 +150,7 @@ class VirtualStream(Stream):
                     self.read(event)
 
 
-class VirtualCourse(Course):
+class VirtualAgent(AgentStateMachine):
     """As `Membership`, without its methods: `go` does the steps."""
 
     async def go(self, steps: Steps[Any]) -> Any:

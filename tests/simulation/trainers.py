@@ -1,7 +1,8 @@
 """torchrun, as far as the sidecar sees of it.
 
-An agent's course is the plug-in's own. What torch and the handler around it do is done here as they do it: to join,
-serve or reach the store, look every five seconds at the processes and for waiting nodes, restart, the exit barrier.
+An agent's state machine is the plug-in's own. What torch and the handler around it do is done here as they do it: to
+join, serve or reach the store, look every five seconds at the processes and for waiting nodes, restart, the exit
+barrier.
 """
 
 import asyncio
@@ -9,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from elasticjob.api import STORE_PORT, Member
-from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.errors import (
     Closed,
@@ -27,7 +28,7 @@ from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
 from simulation.containers import KILLED, Sandbox
 from simulation.loop import PROCESS
 from simulation.pipes import LOOPBACK, Internet
-from simulation.plugin import Reader, VirtualCalls, VirtualCourse, VirtualStream, Writer, open_connection
+from simulation.plugin import Reader, VirtualAgent, VirtualCalls, VirtualStream, Writer, open_connection
 from simulation.views import Views
 from simulation.workers import Store, Workers, line_of
 
@@ -161,9 +162,9 @@ class Agent:
         events = self.events = AgentStream(address, self.trainer, *self._place)
         events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
         calls = VirtualCalls(address, self.trainer, self.settings.sidecar_timeout, self._told)
-        course = self.course = VirtualCourse(self.settings, calls, events, self.loop.time, asyncio.sleep)
+        machine = self.machine = VirtualAgent(self.settings, calls, events, self.loop.time, asyncio.sleep)
         try:
-            await course.go(course.opening())
+            await machine.go(machine.opening())
         except CannotRunHere as error:
             self.pod.say("torchrun finds no sidecar", str(error))
             return 1
@@ -175,10 +176,10 @@ class Agent:
         except Exit as exit:
             code = exit.code
             self.pod.say(f"{self.name} ends with code {code}", str(exit))
-        recorded = await course.go(course.ending(stopped=self.stopped))
+        recorded = await machine.go(machine.ending(stopped=self.stopped))
         self._drop_store()
-        if recorded and course._succeeded and not self.stopped:
-            self.views.success(self.name, self.pod, course._succeeded)
+        if recorded and machine._succeeded and not self.stopped:
+            self.views.success(self.name, self.pod, machine._succeeded)
         return code
 
     async def _work(self) -> int:
@@ -203,7 +204,7 @@ class Agent:
             await asyncio.sleep(MONITOR_SECONDS * self.dice.uniform(0.9, 1.1))
             if workers.state != "healthy":
                 return workers.state
-            if self.course.notice_change():
+            if self.machine.notice_change():
                 return "changed"
             if not self.stopped:
                 round = workers.handed.number
@@ -212,7 +213,7 @@ class Agent:
     # --- as the handler
 
     async def _next_rendezvous(self, failure: str) -> Round:
-        course = self.course
+        machine = self.machine
         while True:
             self._drop_store()
             handed = await self._join(failure)
@@ -224,7 +225,7 @@ class Agent:
                 await self._enter(handed)
             except (RoundBroken, NoTrainer) as error:
                 self.pod.say(f"{self.name} passes over round {handed.number}", str(error))
-                course.give_up(handed)
+                machine.give_up(handed)
             except Superseded as error:
                 raise Exit(1, error) from None
             except SidecarError as error:
@@ -234,7 +235,7 @@ class Agent:
 
     async def _join(self, failure: str) -> Round:
         try:
-            handed: Round = await self.course.go(self.course.joining(failure))
+            handed: Round = await self.machine.go(self.machine.joining(failure))
         except StageFinished as error:
             raise Exit(0, error) from None
         except Leaving as error:
@@ -246,24 +247,24 @@ class Agent:
         return handed
 
     async def _enter(self, handed: Round) -> None:
-        course = self.course
+        machine = self.machine
         if handed.rank == 0:
             self.store = Store(handed.world_size)
             await asyncio.sleep(self.dice.uniform(0, 0.2))
             port = await self.store.serve(self.facts)
-            await course.go(course.posting_store(handed, port))
+            await machine.go(machine.posting_store(handed, port))
         elif self.dice.random() < 0.3:  # ranks come through the store
-            await course.go(course.awaiting_store(handed, self.loop.time() + BARRIER_SECONDS))
-        course.use(handed)
+            await machine.go(machine.awaiting_store(handed, self.loop.time() + BARRIER_SECONDS))
+        machine.use(handed)
 
     async def _exit_barrier(self, handed: Round) -> None:
         """Told first that this agent is done; then the others are waited for, as long as any may come."""
-        course = self.course
-        if await course.go(course.finishing()):
+        machine = self.machine
+        if await machine.go(machine.finishing()):
             self.views.success(self.name, self.pod, handed.number)
         limit = BARRIER_SECONDS if self.store is None else 1e9
         with suppress(SidecarError, OSError, TimeoutError, EOFError):
-            await course.go(course.awaiting_store(handed, self.loop.time() + EXIT_SECONDS))
+            await machine.go(machine.awaiting_store(handed, self.loop.time() + EXIT_SECONDS))
             async with asyncio.timeout(EXIT_SECONDS):
                 reader, writer = await open_connection(LOOPBACK, STORE_PORT)
             try:
@@ -273,8 +274,8 @@ class Agent:
                 writer.close()
 
     async def _wait_for_all(self, reader: Reader, writer: Writer, handed: Round) -> None:
-        course, pause = self.course, 0.05
-        while not (course.has_ended(handed.number) or course.is_over()):
+        machine, pause = self.machine, 0.05
+        while not (machine.has_ended(handed.number) or machine.is_over()):
             writer.write(f"exit {handed.rank}\n".encode())
             if int(await line_of(reader)) >= handed.world_size:
                 return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from elasticjob.api import STORE_PORT
 from elasticjob_torch import wire
-from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
 from elasticjob_torch.sidecar.errors import SidecarError
 from elasticjob_torch.wire import Round
@@ -99,7 +99,7 @@ class Workers:
 
     async def _connect(self) -> tuple[Reader, Writer]:
         """torch's TCPStore tries on, for a while."""
-        give_up = self.agent.loop.time() + STUCK_SECONDS
+        deadline = self.agent.loop.time() + STUCK_SECONDS
         while True:
             try:
                 async with asyncio.timeout(15):
@@ -108,7 +108,7 @@ class Workers:
                     await line_of(reader)
                     return reader, writer
             except (OSError, EOFError, TimeoutError):
-                if self.agent.loop.time() > give_up:
+                if self.agent.loop.time() > deadline:
                     raise
             await asyncio.sleep(0.5)
 
@@ -144,7 +144,7 @@ class Workers:
             if self._closing and now >= fails:
                 self._closing = False
                 with suppress(CannotRunHere, SidecarError):
-                    await agent.course.go(agent.course.closing())
+                    await agent.machine.go(agent.machine.closing())
             step += 1
             await asyncio.sleep(min(self._reports or STEP_SECONDS, max(ends - now, 0.01)))
             if self._reports:

@@ -121,7 +121,7 @@ class TranscribedJob(JobOnPaper):
         """What is new in the status, and does not follow from the move to another phase."""
         if (before.round, before.phase, before.outcome) != (after.round, after.phase, after.outcome):
             store = before.store if after.round == before.round else None
-            before = replace(before, failure="", matched=None, given_up=(), planned=False, waiting=0, store=store)
+            before = replace(before, failure="", matched=None, replaced=(), planned=False, waiting=0, store=store)
             if after.phase is RendezvousPhase.FORMED:
                 took = f" in {self.seconds} s" if self.seconds != "0.0" else ""
                 yield f"{after.round} Formed{took}: {self.members(after.participants)}"
@@ -152,7 +152,7 @@ class TranscribedJob(JobOnPaper):
                 pass
             case "reason" | "cause" if self.state.reason == self.state.failure:  # with the failure
                 pass
-            case "participants" | "leaving" | "finished" | "finishing" | "given_up":
+            case "participants" | "leaving" | "finished" | "finishing" | "replaced":
                 yield f"{name.replace('_', ' ')} {self.members(new) or 'nobody'}"
             case _:
                 yield f"{name} {new}"

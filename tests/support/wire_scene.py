@@ -9,8 +9,8 @@ from typing import Any
 from elasticjob.api import API_VERSION, Member, Members
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.pods import SIDECAR
-from elasticjob_torch.agent.course import Steps
 from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.agent.state_machine import Steps
 from elasticjob_torch.wire import Round
 from simulation.api_server import ApiServer
 from simulation.clocks import Clock
@@ -18,7 +18,7 @@ from simulation.containers import Plan, Sandbox
 from simulation.loop import Process, VirtualLoop
 from simulation.network import Network, Weather
 from simulation.pipes import Internet
-from simulation.plugin import VirtualCalls, VirtualCourse
+from simulation.plugin import VirtualAgent, VirtualCalls
 from simulation.programs import RealPrograms
 from simulation.sidecars import SidecarProgram
 from simulation.trainers import AgentStream
@@ -86,7 +86,7 @@ class Scene:
         """All join, and hold the round, whose store the first one serves."""
         before = [pod.request for pod in pods]
         self.tell("Forming", round)
-        joins = [pod.agent.do(pod.agent.course.joining()) for pod in pods]
+        joins = [pod.agent.do(pod.agent.machine.joining()) for pod in pods]
 
         def all_joined() -> bool:
             return all(pod.asks("Join") and pod.request != last for pod, last in zip(pods, before, strict=True))
@@ -96,7 +96,7 @@ class Scene:
         for pod, join in zip(pods, joins, strict=True):
             pod.agent.handed = await join
             assert pod.agent.handed.number == round
-            pod.agent.course.use(pod.agent.handed)
+            pod.agent.machine.use(pod.agent.handed)
         if serve:
             await pods[0].agent.serve_store()
 
@@ -139,7 +139,7 @@ class Pod:
         self.start_sidecar()
         await self.scene.until(lambda: self.ready, "the sidecar")
         agent = self.start_agent()
-        await agent.do(agent.course.opening())
+        await agent.do(agent.machine.opening())
         await self.scene.until(agent.events.connected.is_set, "the stream")
         return agent
 
@@ -174,7 +174,7 @@ class Pod:
 
 
 class Agent:
-    """One torchrun: the plug-in's course and stream."""
+    """One torchrun: the plug-in's state machine and stream."""
 
     def __init__(self, pod: Pod, trainer: str) -> None:
         scene = pod.scene
@@ -192,17 +192,17 @@ class Agent:
         self.events = Events(settings.address, trainer, container="1", script="train.py")
         self.events.silent = self._silent
         self.calls = VirtualCalls(settings.address, trainer, settings.sidecar_timeout)
-        self.course = VirtualCourse(settings, self.calls, self.events, scene.loop.time, asyncio.sleep)
+        self.machine = VirtualAgent(settings, self.calls, self.events, scene.loop.time, asyncio.sleep)
         self.process.call(scene.internet.settle, pod.sandbox.ip)
 
     def do(self, steps: Steps[Any]) -> "asyncio.Task[Any]":
-        return self.process.start(self.course.go(steps))
+        return self.process.start(self.machine.go(steps))
 
     async def serve_store(self) -> None:
         """As rank 0 of the round that it was handed."""
         port = 30000 + self.handed.number
         await self.process.start(asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, port))
-        await self.do(self.course.posting_store(self.handed, port))
+        await self.do(self.machine.posting_store(self.handed, port))
 
     def _silent(self) -> None:
         self.silences += 1

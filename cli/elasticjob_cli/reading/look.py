@@ -221,18 +221,18 @@ def look(scene: Scene) -> Look:
     members = (
         {member.index for member in status.rendezvous.participants} if state.phase is RendezvousPhase.FORMED else ()
     )
-    late = [views[worker.index] for worker in roster.missing if worker.index not in members]
+    late = [views[worker.index] for worker in roster.awaited if worker.index not in members]
     return Look(
         scene=scene,
         spec=spec,
         status=status,
         workers=dict(sorted(views.items())),
-        missing=tuple(sorted([*late, *without_pod(roster.owed)], key=lambda worker: worker.index)),
+        missing=tuple(sorted([*late, *without_pod(roster.missing)], key=lambda worker: worker.index)),
         newcomers=tuple(views[index] for index in sorted(joined) if state.phase is RendezvousPhase.FORMED),
         spares=tuple(views[index] for index, ready in sorted(spares.items()) if ready),
         absent_spares=(
             *(views[index] for index, ready in sorted(spares.items()) if not ready),
-            *without_pod(roster.owed_spares, spare=True),
+            *without_pod(roster.missing_spares, spare=True),
         ),
         joined=tuple(views[index] for index in sorted(joined)),
         wanted=roster.wanted,

@@ -70,7 +70,7 @@ def awaits_members(state: State, roster: Roster) -> bool:
     members = set(state.participants)
     return any(
         worker.member in members and (is_stopping(state, worker) or lacks_last_word(state, worker))
-        for worker in roster.missing
+        for worker in roster.awaited
     )
 
 
@@ -88,7 +88,7 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     failing = _failing(spec, state, roster)
     if failing and roster.wanted_with_spares - len(failing) < least:
         return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
-    awaited = [worker for worker in roster.missing if worker.pod is not PodState.UNSCHEDULABLE]
+    awaited = [worker for worker in roster.awaited if worker.pod is not PodState.UNSCHEDULABLE]
     if not awaited or any(worker.pod is not PodState.RUNNING for worker in awaited):
         return Verdict()
     if awaits_members(state, roster):
@@ -98,10 +98,10 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     since = now if state.clocks.all_spoke is None else state.clocks.all_spoke
     if now - since < spec.join_timeout:
         return Verdict(all_spoke=since)
-    missing = ", ".join(str(worker.index) for worker in roster.missing)
+    missing = ", ".join(str(worker.index) for worker in roster.awaited)
     limit = f"within {spec.join_timeout:g} s (spec.rendezvous.joinTimeoutSeconds)"
     why = f"{have_joined(len(roster.joined))} {limit}, and at least {least} must; missing: {missing}"
-    why += _faults(roster.missing)
+    why += _faults(roster.awaited)
     return Verdict(failure=(Outcome.TIMEOUT, why))
 
 
@@ -139,7 +139,7 @@ def _faults(missing: Iterable[Worker]) -> str:
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
     """By index, how workers failed too often before they joined. Spares are included, as they could take a place."""
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
-    missing = (*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))
+    missing = (*roster.awaited, *(worker for worker in roster.spares if not has_joined(state, worker)))
     for worker in missing:
         ignored = worker.matched is not None and worker.matched.action is PolicyAction.IGNORE
         if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes and not ignored:
@@ -147,7 +147,7 @@ def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
             if spec.starts_torchrun:
                 ended = f"worker {worker.index} ended {worker.crashes} times before it joined, {bound}"
             failing[worker.index] = ended + (f": {worker.detail}" if worker.detail else "")
-    for index in (*roster.owed, *roster.owed_spares, *(worker.index for worker in missing)):
+    for index in (*roster.missing, *roster.missing_spares, *(worker.index for worker in missing)):
         failures = state.clocks.failures.get(index)
         if failures is not None and failures.before_any_round > spec.max_restarts:
             times = (

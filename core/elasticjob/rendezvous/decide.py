@@ -13,7 +13,7 @@ from elasticjob.rendezvous import barrier, endings, failure_detector, policy, st
 from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
+from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_unnotified
 from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted, why_told
 from elasticjob.rendezvous.roster import (
@@ -90,15 +90,15 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
     return worker.invalid != "" or lacks_last_word(state, worker)
 
 
-def give_up_lost(step: Step) -> None:
-    """A worker is lost when it is gone, being deleted, failed, hung, invalid for too long, or leaves a ping unacked
-    that another acks. Its pod is given up for good (rule 5)."""
+def replace_lost(step: Step) -> None:
+    """A worker that is gone, going, failed, hung or long invalid, or that does not ack while another does, is lost:
+    its pod is replaced, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
-        step.give_up_lost(lost)
+        step.replace_lost(lost)
 
 
-def send_away_excess(step: Step) -> None:
-    """A worker without a place that is no spare is told to leave, for good; so is an outdated one (rules 8 and 12).
+def send_away_surplus(step: Step) -> None:
+    """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
 
     A worker wanted later gets a new pod, with a growing delay while its pods come to nodes that are about to go (rule
     16).
@@ -107,10 +107,10 @@ def send_away_excess(step: Step) -> None:
 
 
 def _send_away(step: Step, roster: Roster) -> None:
-    for worker in roster.excess:
-        step.give_up(worker.index, worker.replacement)
+    for worker in roster.surplus:
+        step.replace_pod(worker.index, worker.replacement)
         is_put_off = worker.draining and not worker.outdated and worker.member not in step.state.participants
-        if is_put_off and worker.index in (*roster.owed, *roster.owed_spares):
+        if is_put_off and worker.index in (*roster.missing, *roster.missing_spares):
             step.put_off(worker.index, "it came to a node that is about to go", was_member=False, ignored=True)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
@@ -150,11 +150,11 @@ def explain_failure(step: Step) -> None:
     if not state.failure:
         return
     if explained(state, step.workers, step.lost):
-        step.set(failure="", given_up=())
+        step.set(failure="", replaced=())
         return
     present = {worker.member for worker in step.current.values()}
     away = (member for member in state.participants if member not in present and member.index not in state.done)
-    step.set(given_up=tuple(away))
+    step.set(replaced=tuple(away))
 
 
 def name_cause(step: Step) -> None:
@@ -180,8 +180,8 @@ def reopen_round(step: Step) -> None:
         return
     roster = step.roster
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
-    relieved = _would_relieve(step) if newcomers and any(one.draining for one in step.workers) else ()
-    grows = relieved or _would_grow(step, newcomers)
+    replaced = _would_take_over(step) if newcomers and any(one.draining for one in step.workers) else ()
+    grows = replaced or _would_grow(step, newcomers)
     restarts = step.spec.restarted_at not in ("", state.restarted_at)
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
     if about_to_end or not (grows or restarts):
@@ -189,20 +189,20 @@ def reopen_round(step: Step) -> None:
         return
     since = now if state.clocks.newcomer is None else state.clocks.newcomer
     step.clock(newcomer=since)
-    coming = [worker for worker in roster.missing if worker.member not in state.participants]
-    arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
+    coming = [worker for worker in roster.awaited if worker.member not in state.participants]
+    arrived = not roster.missing and all(worker.pod in STUCK for worker in coming)
     if not (restarts or arrived) and now - since < last_call(step.spec, newcomers):
         return
-    why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, relieved)
+    why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, replaced)
     step.open_round(ROUND_REOPENED, *why)
     step.set(planned=True)
     _send_away(step, _reopened(step, step.state))  # members that make room learn at once that they are to leave
 
 
-def _would_relieve(step: Step) -> tuple[Worker, ...]:
-    """The members that others would replace in the next round."""
+def _would_take_over(step: Step) -> tuple[Worker, ...]:
+    """The members in whose places others would come in the next round."""
     after = _reopened(step, moved(step.state, ROUND_REOPENED))
-    return tuple(worker for worker in after.excess if worker.member in step.state.participants)
+    return tuple(worker for worker in after.surplus if worker.member in step.state.participants)
 
 
 def _reopened(step: Step, state: State) -> Roster:
@@ -216,9 +216,8 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
 
 
 def hurry_after_loss(step: Step) -> None:
-    """A planned end is planned no longer when a member stops without being told to: the others would wait for it (rule
-    7)."""
-    if step.state.planned and stopped_untold(step.state, step.workers):
+    """A planned end is planned no more when a member stops without notice: the others would wait for it (rule 7)."""
+    if step.state.planned and stopped_unnotified(step.state, step.workers):
         step.set(planned=False)
 
 
@@ -322,11 +321,11 @@ RULES: tuple[Callable[[Step], None], ...] = (
     note_heartbeats,
     note_acks,
     note_invalid,
-    give_up_lost,
+    replace_lost,
     endings.fail_unfinished,
     endings.end_stage,
     endings.fail_overdue,
-    send_away_excess,
+    send_away_surplus,
     endings.close_on_request,
     break_round,
     explain_failure,

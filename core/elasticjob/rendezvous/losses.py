@@ -35,7 +35,7 @@ NOT_FINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that is given up: its index and replacement number, and why, in a word and in a sentence.
+    """A pod that is replaced: its index and replacement number, and why, in a word and in a sentence.
 
     `was_member`: it was in the last formed round. `training_failed`: the training is at fault. `failed_by_itself`:
     nobody else ended the pod, whether the training is at fault or not. `ignored`: it does not count, because of the
@@ -169,7 +169,7 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
     if any(worker.cut_off and worker.member in state.participants for worker in workers):
         return True
     seen = {worker.member for worker in workers}
-    known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
+    known = (one for one in state.participants if one.index not in state.done and one not in state.replaced)
     return any(one not in seen or (one.index in lost and not lost[one.index].training_failed) for one in known)
 
 
@@ -188,8 +188,8 @@ def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: f
     return any(lived_on(state, one) is None for one in stopping) or any(lacks_last_word(state, one) for one in away)
 
 
-def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
-    """While the next round forms: whether a member of the last one has stopped without being told to.
+def stopped_unnotified(state: State, workers: Iterable[Worker]) -> bool:
+    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
 
     A member without pod or record has stopped as told: a loss would have been seen before the pod was gone.
     """
@@ -200,12 +200,12 @@ def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
         worker = known.get(member) or by_index.get(member.index)
         if worker is None or worker.id is None or member.index in state.done:
             continue
-        if not _trains_or_was_told(state, member, worker):
+        if not _trains_or_was_notified(state, member, worker):
             return True
     return False
 
 
-def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
+def _trains_or_was_notified(state: State, member: Member, worker: Worker) -> bool:
     request, leaves = worker.request, member in state.leaving
     if worker.member == member and leaves and worker.pod is PodState.SUCCEEDED:
         return True

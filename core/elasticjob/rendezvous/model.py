@@ -221,13 +221,13 @@ class Clocks:
 class State:
     """The agreed state, as an ElasticJob's status holds it, with the operator's clocks.
 
-    `participants`: the members of the last formed round, in rank order. `replicas`, `restarted_at`: the spec's values
-    at that time. `replacements`: by index, the number of the one pod that counts. Earlier pods were given up; the
-    operator has made no later ones.
+    `participants` are the last formed round's, in rank order, and `replicas` and `restarted_at` what the spec said
+    then. `replacements` holds, by index, the number of the one pod that counts: those before it were replaced, later
+    ones nobody has made.
 
-    `failure`: what failed in the last formed round, until it is known whether that counts: it is judged when the group
-    forms again. `matched`: the rule of the job's failure policy that it matches. `given_up`: members given up since
-    then for a cause that does not explain the failure.
+    `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
+    group forms again. `matched` is what the job's policy says of it. `replaced` are the members that were given up
+    meanwhile for a cause that does not explain it.
 
     `waiting`: how many workers have joined and have a place, without being members. `spares`: how many have joined and
     have none.
@@ -261,7 +261,7 @@ class State:
     restarts: int = 0
     failure: str = ""
     matched: Matched | None = None
-    given_up: tuple[Member, ...] = ()
+    replaced: tuple[Member, ...] = ()
     planned: bool = False
     waiting: int = 0
     spares: int = 0

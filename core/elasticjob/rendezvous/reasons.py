@@ -20,12 +20,12 @@ def why_told(spec: Spec, state: State, workers: Iterable[Worker], first: Break) 
     return first.cause, first.why
 
 
-def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], relieved: Sequence[Worker]) -> tuple[str, str]:
-    """Why newcomers are admitted, in a word and in a sentence. `relieved`: the members that they replace."""
+def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], replaced: Sequence[Worker]) -> tuple[str, str]:
+    """Why newcomers are taken in, in a word and in a sentence; `replaced`: the members in whose places they come."""
     reason = f"{_workers(newcomers)} joined"
-    if relieved:
-        nodes = "nodes are" if len(relieved) > 1 else "node is"
-        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(relieved)}, whose {nodes} about to go"
+    if replaced:
+        nodes = "nodes are" if len(replaced) > 1 else "node is"
+        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(replaced)}, whose {nodes} about to go"
     all_are_there = len(state.participants) + len(newcomers) == spec.replicas - len(state.done)
     if all_are_there and spec.replicas > state.replicas > 0:
         return RoundCause.SCALED, f"scaled from {state.replicas} to {spec.replicas}"

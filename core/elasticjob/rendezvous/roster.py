@@ -1,4 +1,4 @@
-"""Who counts: the workers with a place, the spares, the missing, and the excess.
+"""Who counts: the workers that have a place, the spares, those still waited for, and those that are replaced.
 
 Everything here is derived from spec, state and workers; nothing is decided.
 """
@@ -21,36 +21,36 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The places of the next round.
+    """How the slots of the next round are given out.
 
-    `kept`: the wanted workers that have a pod, members of the last round first, in rank order. `owed`: the indices of
-    wanted workers without a pod. `joined` and `missing` divide `kept` by whether a worker has joined the next round.
-    While a round stands, `kept` exceeds the places by the number of members to be replaced because their nodes drain.
-
-    `spares` have a pod and no place; `owed_spares` still need a pod. `excess`: workers without room in either, and
-    outdated ones.
+    The wanted workers are `kept`, which have a pod (members of the last round first, in rank order), and `missing`, the
+    indices that need one. Of the kept some have `joined` for the next round, and the others are `awaited`. While a
+    round stands there may be more of them than slots, by one for each member whose node drains. `spares` have a pod and
+    no slot, and `missing_spares` need a pod. `surplus` workers have neither slot nor use as a spare, or are outdated.
     """
 
     kept: tuple[Worker, ...] = ()
-    owed: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
     spares: tuple[Worker, ...] = ()
-    owed_spares: tuple[int, ...] = ()
-    excess: tuple[Worker, ...] = ()
+    missing_spares: tuple[int, ...] = ()
+    surplus: tuple[Worker, ...] = ()
     joined: tuple[Worker, ...] = ()
-    missing: tuple[Worker, ...] = ()
+    awaited: tuple[Worker, ...] = ()
 
     @property
     def wanted(self) -> int:
-        return len(self.kept) + len(self.owed)
+        return len(self.kept) + len(self.missing)
 
     @property
     def wanted_with_spares(self) -> int:
-        return self.wanted + len(self.spares) + len(self.owed_spares)
+        return self.wanted + len(self.spares) + len(self.missing_spares)
 
     @property
     def all_arrived(self) -> bool:
-        """Whether no worker is on the way: all wanted pods exist, and every missing worker is stuck."""
-        return not self.owed and all(worker.pod in STUCK and not is_between_stages(worker) for worker in self.missing)
+        """Nobody is on the way: no pod to come, and whoever has not joined is stuck."""
+        return not self.missing and all(
+            worker.pod in STUCK and not is_between_stages(worker) for worker in self.awaited
+        )
 
 
 def is_current(state: State, worker: Worker) -> bool:
@@ -146,41 +146,41 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
     members, others = _in_turn(state, there, arrived)
     staying, free = members[:room], room - min(room, len(members))
     draining = sum(worker.draining for worker in staying)
-    relief = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
-    if not stands and draining:  # members on draining nodes come last
+    successors = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
+    if not stands and draining:  # those whose nodes drain come last among the members
         come = [one for one in others[:free] if one.pod_key in arrived]
         others_come &= free > len(others) or any(
             one.pod_key not in arrived and one.pod not in STUCK for one in others[:free]
         )
-        by_size = 0 if others_come else _relieved_by_size(spec, state, len(staying), draining - len(relief), come)
-        relieved = len(relief) + by_size
-        staying, draining = staying[: len(staying) - relieved], draining - relieved
-    kept = (*staying, *others[:free], *relief)
+        by_size = 0 if others_come else _replaced_by_size(spec, state, len(staying), draining - len(successors), come)
+        replaced = len(successors) + by_size
+        staying, draining = staying[: len(staying) - replaced], draining - replaced
+    kept = (*staying, *others[:free], *successors)
     beside = room + draining + spec.spares - len(kept) if room else 0
-    left = [worker for worker in others[free:] if worker not in relief]
+    left = [worker for worker in others[free:] if worker not in successors]
     able = [worker for worker in left if not worker.draining]
     spares = tuple(able[:beside])
     taken = state.done | {worker.index for worker in (*kept, *spares)}
     unused = (index for index in count() if index not in taken)
     places = room + draining if stands else room
-    owed = tuple(islice(unused, min(places - len(kept), beside - len(spares))))
+    missing = tuple(islice(unused, min(places - len(kept), beside - len(spares))))
     return Roster(
         kept=kept,
-        owed=owed,
+        missing=missing,
         spares=spares,
-        owed_spares=tuple(islice(unused, beside - len(spares) - len(owed))),
-        excess=(
+        missing_spares=tuple(islice(unused, beside - len(spares) - len(missing))),
+        surplus=(
             *members[len(staying) :],
             *(worker for worker in left if worker not in spares),
             *(worker for worker in there if worker.outdated),
         ),
         joined=tuple(worker for worker in kept if worker.pod_key in arrived),
-        missing=tuple(worker for worker in kept if worker.pod_key not in arrived),
+        awaited=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
 
 
-def _relieved_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
-    """The number of draining members that are replaced by workers which the size of the next round would exclude."""
+def _replaced_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
+    """In how many draining members' places those come whom the size of the next round would leave over."""
     there = members + len(come)
     size = largest_size(spec, state, there)
     enough = size >= min_members(spec, state)
@@ -215,8 +215,8 @@ def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey
 def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[tuple[int, int], ...]:
     """Index and replacement number of each pod that should exist by `now` and does not."""
     roster = roster_of(spec, state, workers)
-    owed = (index for index in (*roster.owed, *roster.owed_spares) if due(state.clocks, index) <= now)
-    return tuple((index, state.replacements.get(index, 0)) for index in owed)
+    missing = (index for index in (*roster.missing, *roster.missing_spares) if due(state.clocks, index) <= now)
+    return tuple((index, state.replacements.get(index, 0)) for index in missing)
 
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:

@@ -80,17 +80,16 @@ class Step:
     def announce(self, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
         self.events.append(Event(reason, message, warning, cause))
 
-    def give_up(self, index: int, replacement: int) -> None:
-        """Give up the index's pod: the next one gets a number that no pod has, and this one is ignored from now on."""
+    def replace_pod(self, index: int, replacement: int) -> None:
+        """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
         number = replacement + 1
         while (index, number) in self._pod_keys:
             number += 1
         self.set(replacements={**self.state.replacements, index: number})
 
-    def give_up_lost(self, lost: Lost) -> None:
-        """Give up the pod of a lost worker. If it failed by itself, count that: its index waits longer for the next pod
-        each time."""
-        self.give_up(lost.index, lost.replacement)
+    def replace_lost(self, lost: Lost) -> None:
+        """Also counts a pod that failed by itself: its index waits longer for the next one each time."""
+        self.replace_pod(lost.index, lost.replacement)
         self.lost[lost.index] = lost
         if lost.speaks_of_node:
             self.failed.append(Failed((lost.index, lost.replacement), judged=True))
@@ -120,7 +119,7 @@ class Step:
         """The only way to another phase. A failure is judged before it."""
         agreed = moved(self.state, event)
         self._become(
-            replace(agreed, reason=reason, cause=str(cause), failure="", matched=None, given_up=(), planned=False)
+            replace(agreed, reason=reason, cause=str(cause), failure="", matched=None, replaced=(), planned=False)
         )
         self.announce(event, message, warning=warning, cause=str(cause))
 

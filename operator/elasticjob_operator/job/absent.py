@@ -24,12 +24,12 @@ def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mappi
     if not waits and not failures and _all_are_there(spec, state, workers):
         return {}
     roster, stands = roster_of(spec, state, workers), state.phase is RendezvousPhase.FORMED
-    found = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in roster.missing}
-    found |= {index: _without_pod(failures.get(index), stands) for index in roster.owed}
+    found = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in roster.awaited}
+    found |= {index: _without_pod(failures.get(index), stands) for index in roster.missing}
     if stands:
         absent = (worker for worker in roster.spares if not has_joined(state, worker))
         spares = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in absent}
-        spares |= {index: _without_pod(failures.get(index), stands) for index in roster.owed_spares}
+        spares |= {index: _without_pod(failures.get(index), stands) for index in roster.missing_spares}
         found |= {index: wait._replace(spare=True) for index, wait in spares.items() if wait}
         found = _members_in_trouble(state, workers, waits) | found
     return {index: wait for index, wait in sorted(found.items()) if wait}

@@ -148,7 +148,7 @@ def _rendezvoused(report: Report) -> Finding:
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
     kept = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
-    if silent := [worker for worker in silent_starts(roster.missing) if worker.index not in kept]:
+    if silent := [worker for worker in silent_starts(roster.awaited) if worker.index not in kept]:
         seconds = report.spec.rendezvous.start_timeout_seconds
         message += f"; {silence(silent, report.started, seconds, enough=len(roster.joined) >= least)}"
     told = [message, *_obstacles(report)]

@@ -1,8 +1,8 @@
 """When the pods of spares are made. Pure.
 
 A pod is told at its making what the script imports, which the first round's workers have yet to learn. A spare that was
-made beside them would have less parked when it is needed: what the head of the script imports. A job that has not asked
-for warm restart has its spares at once all the same, as its workers may have no room for it, and never tell.
+made beside them would have less prestarted when it is needed: what the head of the script imports. A job that has not
+asked for warm restart has its spares at once all the same, as its workers may have no room for it, and never tell.
 """
 
 from elasticjob.api import ElasticJobSpec

@@ -61,7 +61,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             scripts=state.scripts,
             failure=state.failure,
             matched_rule=_matched_rule(state.matched),
-            given_up=Members(state.given_up),
+            replaced=Members(state.replaced),
             planned=state.planned,
             stalled=report.hang.stalled if report.hang.stalled == state.round else 0,
             ping=Ping(number=state.ping, members=Members(state.pinged)),

@@ -90,9 +90,9 @@ def _wait(
     what: str, happens: Callable[[], bool], inside: subprocess.Popen[bytes], seconds: float, may_end: bool = False
 ) -> None:
     """Raises TimeoutError."""
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not happens():
-        if time.monotonic() > give_up or (inside.poll() is not None and not may_end):
+        if time.monotonic() > deadline or (inside.poll() is not None and not may_end):
             raise TimeoutError(f"waited in vain for {what}")
         time.sleep(0.2)
 

@@ -1,4 +1,5 @@
-"""What may change in torchrun's own process before its second round, so that no parked process can stand for a new one.
+"""What may change in torchrun's own process before its second round, so that no prestarted process can stand for a new
+one.
 
 Nothing in a job does so by itself: a launcher of one's own may, and torch's binding to a NUMA node does.
 """

@@ -47,7 +47,7 @@ TWICE = {
     "torch": (Setup([SCRIPT, "--torch"], real=True), ["raise"]),
 }
 
-# What no process can be parked for.
+# What no process can be prestarted for.
 ORDINARY = {
     "--no-python": Setup(["--no-python", "/usr/bin/env", "python", SCRIPT], 1, CHEAP),
     "PYTHON_EXEC": Setup([SCRIPT], 1, CHEAP | {"PYTHON_EXEC": str(Path(sys.executable).with_name("python3"))}),
@@ -63,7 +63,7 @@ def _twice(start: Start, name: str, warm: bool) -> Run:
         for number, end in enumerate(ends, 1):
             run.train()
             if warm:
-                run.await_parked()
+                run.await_prestarted()
             if number == len(ends):
                 run.thorough()
             run.tell(end)
@@ -77,7 +77,7 @@ def _rounds(start: Start, setup: Setup, failures: int = 1) -> Run:
     with start(setup, True) as run:
         for _ in range(failures):
             run.train()
-            run.await_parked()
+            run.await_prestarted()
             run.tell("code")
         run.train()
         run.complete()
@@ -87,7 +87,7 @@ def _rounds(start: Start, setup: Setup, failures: int = 1) -> Run:
 def _ordinary(start: Start, how: str) -> Run:
     with start(ORDINARY[how], True) as run:
         run.train()
-        until(run.why_ordinary, "the log to say that no process is parked", SECONDS)
+        until(run.why_ordinary, "the log to say that no process is prestarted", SECONDS)
         run.tell("code")
         run.train()
         run.complete()
@@ -100,11 +100,11 @@ def _another_rank(start: Start) -> Run:
         Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_rank early_prefix"}, workers=2), True
     ) as run:
         run.train()
-        run.await_parked()
+        run.await_prestarted()
         run.trainers.not_yet.add(f"{run.job.name}-0-1")
         run.job.delete_pod(f"{run.job.name}-0-0")
         run.train()
-        run.await_parked()
+        run.await_prestarted()
         run.tell("code")
         run.train()
         run.complete()
@@ -141,7 +141,7 @@ def _end(start: Start, how: str) -> tuple[Run, list[int]]:
     """With the processes that are left at the end."""
     with start(Setup(environment=CHEAP), True) as run:
         run.train()
-        parked = run.await_parked()
+        prestarted = run.await_prestarted()
         if how == "killed":
             os.kill(run.agent, signal.SIGKILL)
         elif how == "stopped":
@@ -149,7 +149,11 @@ def _end(start: Start, how: str) -> tuple[Run, list[int]]:
         elif how == "suspended":
             run.job.patch(suspend=True)
         if how != "complete":
-            until(lambda: not [pid for pid in parked if processes.lives(pid)], "the parked process to end", SECONDS)
+            until(
+                lambda: not [pid for pid in prestarted if processes.lives(pid)],
+                "the prestarted process to end",
+                SECONDS,
+            )
             run.trainers.codes(1, SECONDS)
             run.job.patch(suspend=False)
         run.trainers.order("finish")

@@ -26,8 +26,8 @@ def started_for(directory: Path) -> list[int]:
 
 def left_of(directory: Path) -> list[int]:
     """The same when the job is over, and those that are killed have had the time to die."""
-    give_up = time.monotonic() + DYING_SECONDS
-    while (left := started_for(directory)) and time.monotonic() < give_up:
+    deadline = time.monotonic() + DYING_SECONDS
+    while (left := started_for(directory)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
 

@@ -38,7 +38,7 @@ STILL_SECONDS = 1.0
 WARM = "ELASTICJOB_WARM_RESTART"
 # a machine that does too much must not lose a worker, nor end what a process is about to print
 PATIENT = {"rejoinSeconds": 400, "workerLostSeconds": 300, "stopSeconds": 90, "storeReadySeconds": 300}
-# what a parked process says that is done without its last import
+# what a prestarted process says that is done without its last import
 _LEFT_OUT = re.compile(r"not imported early: (what the script imports after |.*, and what comes later)")
 # lines on the console that are the agent's, wherever they begin
 _AGENTS = re.compile(r"(elasticjob: |[WEI]\d{4} \d\d:|\[W\d|\*{10}|Setting OMP)[^\n]*\n?")
@@ -60,10 +60,10 @@ class Setup:
 
 @dataclass
 class Process:
-    """A training process: what it saw, the files that it wrote to, and whether it was parked before its round."""
+    """A training process: what it saw, the files that it wrote to, and whether it was prestarted before its round."""
 
     pid: int
-    parked: bool
+    prestarted: bool
     seen: dict[str, Any]
     output: dict[str, str] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Run:
         self.directory, self.setup, self.warm = directory, setup, warm
         self.rounds: list[list[Process]] = []
         self.reasons: list[str] = []
-        self.parked: list[int] = []
+        self.prestarted: list[int] = []
         self._ready_before = 0  # lines of rounds before
         self._log = ""
         self.worker = setup.workers - 1
@@ -123,8 +123,8 @@ class Run:
         self.rounds.append([self._look(event["pid"]) for event in by_rank])
         return self.rounds[-1]
 
-    def await_parked(self) -> list[int]:
-        """The parked processes, once the agent says that they are ready, and the same ones stand still.
+    def await_prestarted(self) -> list[int]:
+        """The prestarted processes, once the agent says that they are ready, and the same ones stand still.
 
         That they stand still says little on a machine that has no time for them, and the agent may end one for another.
         """
@@ -132,17 +132,17 @@ class Run:
 
         def still() -> bool:
             nonlocal before, since
-            self.parked = self.all_parked() if self._ready_lines() > self._ready_before else []
-            now = (*self.parked, *map(processes.processor_time, self.parked))
+            self.prestarted = self.all_prestarted() if self._ready_lines() > self._ready_before else []
+            now = (*self.prestarted, *map(processes.processor_time, self.prestarted))
             if now != before:
                 before, since = now, time.monotonic()
-            return bool(self.parked) and time.monotonic() - since >= STILL_SECONDS
+            return bool(self.prestarted) and time.monotonic() - since >= STILL_SECONDS
 
-        until(still, f"{self.setup.processes} parked processes with their imports, which stand still", SECONDS)
-        return self.parked
+        until(still, f"{self.setup.processes} prestarted processes with their imports, which stand still", SECONDS)
+        return self.prestarted
 
-    def all_parked(self) -> list[int]:
-        """The parked processes, if there is one for each that trains, and all are through their imports."""
+    def all_prestarted(self) -> list[int]:
+        """The prestarted processes, if there is one for each that trains, and all are through their imports."""
         training = {process.pid for process in self.rounds[-1]}
         of_agent = processes.children(self.agent)
         line = of_agent.get(self.rounds[-1][0].pid)
@@ -153,7 +153,7 @@ class Run:
         return (self.directory / f"imported-{pid}").exists() or _LEFT_OUT.search(self.log()) is not None
 
     def _ready_lines(self) -> int:
-        return self.log().count("elasticjob: parked for the next round")
+        return self.log().count("elasticjob: prestarted for the next round")
 
     def thorough(self) -> None:
         """The next round's processes look at their children, too."""
@@ -212,7 +212,7 @@ class Run:
         text = (self.directory / f"seen-{pid}").read_text()
         files = json.loads(text)["start"]["descriptors"]
         return Process(
-            pid, pid in self.parked, json.loads(self.plain(text)), {name: files[name][0] for name in ("1", "2")}
+            pid, pid in self.prestarted, json.loads(self.plain(text)), {name: files[name][0] for name in ("1", "2")}
         )
 
     def _add_output(self, process: Process) -> None:

@@ -70,7 +70,7 @@ def shared_fault(request: pytest.FixtureRequest, warm: bool) -> Iterator[Fault]:
 
 @pytest.fixture(scope="module")
 def warm_module_job(operator: Namespace, module_turn: None, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """As `module_job`, and its processes start warm when they can: no fault waits until they are parked."""
+    """As `module_job`, and its processes start warm when they can: no fault waits until they are prestarted."""
     with (
         new_namespace(f"{request.node.path.stem.removeprefix('test_')}-warm") as namespace,
         new_job(namespace, "train", *runs_on(request.node)) as made,

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.job import PARKED_SECONDS, STEP_SECONDS, TOLD_SECONDS, Job, Round, Training, restarts, warm_restart
+from e2e.job import PRESTARTED_SECONDS, STEP_SECONDS, TOLD_SECONDS, Job, Round, Training, restarts, warm_restart
 from e2e.kube import Object, wait_until
 from elasticjob.heartbeats import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
@@ -87,7 +87,11 @@ class Fault:
         [index] = wait_until("the spare's pod to be seen", lambda: self.job.pods().keys() - members, TOLD_SECONDS)
         if self.warm:
             spare = self.job.pod(index)
-            wait_until("the spare's processes to be parked", lambda: self.job.log(spare).is_parked(), PARKED_SECONDS)
+            wait_until(
+                "the spare's processes to be prestarted",
+                lambda: self.job.log(spare).is_prestarted(),
+                PRESTARTED_SECONDS,
+            )
         return pods, index
 
     def join(self) -> list[Object]:
@@ -98,8 +102,8 @@ class Fault:
         self.row.rounds_before = len(self.job.rounds())
         self.restarts = self.job.status.get("restarts", 0)
         if self.warm and self.whole:
-            what = "all processes for the next round to be parked"
-            wait_until(what, lambda: all(self.job.log(pod).is_parked() for pod in self.pods), PARKED_SECONDS)
+            what = "all processes for the next round to be prestarted"
+            wait_until(what, lambda: all(self.job.log(pod).is_prestarted() for pod in self.pods), PRESTARTED_SECONDS)
         return self.pods
 
     def strike(self, victim: Object | None = None) -> None:

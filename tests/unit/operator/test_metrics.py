@@ -7,8 +7,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from elasticjob_operator import metrics
-from elasticjob_operator.job.figures import figures_of
-from elasticjob_operator.job.observations import Metric, Observation
+from elasticjob_operator.job.gauges import gauges_of
+from elasticjob_operator.job.measurements import Metric, Measurement
 from support.operator_objects import Object, job
 
 Labels = dict[str, str]
@@ -38,15 +38,15 @@ def samples(name: str) -> list[tuple[Labels, float]]:
 )
 def test_a_job_that_trains_is_not_below_its_minimum(agreed: Object, world_size: int, least: int) -> None:
     """As the alert compares them."""
-    found = figures_of(job(minReplicas=3) | {"status": {"phase": "Running", "rendezvous": agreed}})
+    found = gauges_of(job(minReplicas=3) | {"status": {"phase": "Running", "rendezvous": agreed}})
     assert (found.world_size, found.min_replicas) == (world_size, least)
 
 
 def test_each_thing_that_is_observed_has_a_metric() -> None:
     for metric in Metric:
-        metrics.count([Observation(metric, 1.0, "Tested" if metrics.STEPS[metric]._labelnames else "")])
+        metrics.count([Measurement(metric, 1.0, "Tested" if metrics.STEPS[metric]._labelnames else "")])
     assert ({"cause": "Tested"}, 1.0) in samples("elasticjob_rounds_formed_total")
-    assert ({"cause": "Tested"}, 1.0) in samples("elasticjob_round_told_seconds_count")
+    assert ({"cause": "Tested"}, 1.0) in samples("elasticjob_round_notified_seconds_count")
     assert samples("elasticjob_restarts_total") == [({}, 1.0)]
 
 
@@ -60,7 +60,7 @@ def test_a_node_is_counted_by_the_jobs_that_avoid_it(jobs: metrics.Jobs) -> None
     running = {"phase": "Running", "nodeFailures": [{"node": "a", **until}, {"node": "b", **until}]}
     forming = {"phase": "Forming", "nodeFailures": [{"node": "a", **until}, {"node": "c", **soon}]}
     ended = {"phase": "Failed", "nodeFailures": [{"node": "a", **until}]}
-    jobs.known = lambda: [figures_of(job() | {"status": status}) for status in (running, forming, ended, {})]
+    jobs.known = lambda: [gauges_of(job() | {"status": status}) for status in (running, forming, ended, {})]
     assert samples("elasticjob_avoided_nodes") == [({"node_name": "a"}, 2.0), ({"node_name": "b"}, 1.0)]
     jobs.known = tuple
     assert samples("elasticjob_avoided_nodes") == []
@@ -77,10 +77,10 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
             "conditions": [{"type": one, "status": "False"} for one in ("WorkersValid", "Progressing", "Connected")],
         }
     }
-    jobs.known = lambda: map(figures_of, [one, job()])
+    jobs.known = lambda: map(gauges_of, [one, job()])
     assert samples("elasticjob_jobs") == [({"phase": "Pending"}, 1.0), ({"phase": "Running"}, 1.0)]
     assert samples("elasticjob_job_world_size") == []
-    jobs.known, jobs.each = lambda: [figures_of(one)], True
+    jobs.known, jobs.each = lambda: [gauges_of(one)], True
     named = {"job_namespace": "ml", "job_name": "digits"}
     shown = {name: samples(f"elasticjob_job_{name}") for name, _, _ in metrics.JOB_GAUGES}
     values = {name: found[0][1] for name, found in shown.items() if found[0][0] == named}

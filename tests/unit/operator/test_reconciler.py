@@ -14,7 +14,7 @@ from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
-from elasticjob_operator.actions.grants import SOON_SECONDS
+from elasticjob_operator.actions.access import SOON_SECONDS
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
@@ -624,7 +624,7 @@ async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
 TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tolerations": [{"operator": "Exists"}]}
 
 
-@pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["relieved", "tolerated"])
+@pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["replaced", "tolerated"])
 async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
     recorded = there(2, **spec)
     recorded.nodes_there = [CORDONED]
@@ -664,7 +664,7 @@ async def test_a_job_whose_budget_is_refused_trains_without_it_and_says_so() -> 
     assert again <= SOON_SECONDS
     assert "pod" in recorded.done
     assert recorded.done.count("announce BudgetRefused") == 1
-    assert made._memories._known[KEY].grants.budget_problem
+    assert made._memories._known[KEY].access.budget_problem
 
 
 async def test_a_container_that_fails_after_success_is_announced_once() -> None:

@@ -57,7 +57,7 @@ def test_of_a_framework_rank_0s_word_that_it_has_started_is_the_first_step() -> 
         (1.0, "I1122 api.py:961] [default] will restart worker group"),
         (1.5, "I1122 api.py:706] [default] Rendezvous'ing worker group"),
         (2.0, "I1122 api.py:552] [default] Rendezvous complete for workers. Result:"),
-        (2.1, "elasticjob: training process 0 starts warm: parked for 9 s, 1820 modules"),
+        (2.1, "elasticjob: training process 0 starts warm: prestarted for 9 s, 1820 modules"),
         (3.0, "started: world_size=2 resuming from step 10"),
     ]
     other = log((0.0, "started: world_size=2 resuming from step 0"), (0.2, "step 5/9 world_size=2 saved"))
@@ -67,11 +67,11 @@ def test_of_a_framework_rank_0s_word_that_it_has_started_is_the_first_step() -> 
     assert found.parts == pytest.approx({"told": 0.5, "stopped": 0.5, "agreed": 0.5, "process": 1.0})
 
 
-def test_processes_are_parked_for_one_round() -> None:
-    lines = [(1.0, "elasticjob: round 1: rank 0 of 2"), (2.0, "elasticjob: parked for the next round: processes 1")]
-    assert not log(*lines[:1]).is_parked()
-    assert log(*lines).is_parked()
-    assert not log(*lines, (3.0, "elasticjob: round 2: rank 0 of 3")).is_parked()
+def test_processes_are_prestarted_for_one_round() -> None:
+    lines = [(1.0, "elasticjob: round 1: rank 0 of 2"), (2.0, "elasticjob: prestarted for the next round: processes 1")]
+    assert not log(*lines[:1]).is_prestarted()
+    assert log(*lines).is_prestarted()
+    assert not log(*lines, (3.0, "elasticjob: round 2: rank 0 of 3")).is_prestarted()
 
 
 def test_group_is_new_once_every_rank_has_taken_a_step() -> None:
@@ -153,7 +153,7 @@ def test_last_rendezvous_before_the_step_counts() -> None:
 
 
 def test_warm_members_are_counted() -> None:
-    said = log((4.2, "elasticjob: training process 0 starts warm: parked for 12 s, 1912 modules")).lines
+    said = log((4.2, "elasticjob: training process 0 starts warm: prestarted for 12 s, 1912 modules")).lines
     logs = {"a": TrainerLog(tuple(sorted(survivor(0, 2).lines + said))), "b": survivor(1, 2)}
     assert of(logs, ["a", "b"]).warm == 1
 

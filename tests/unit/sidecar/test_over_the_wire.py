@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api import JOB_LABEL
 from elasticjob_torch import wire
-from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.sidecar.errors import NoTrainer
 from simulation.plugin import open_connection
 from support.wire_scene import Pod, Scene
@@ -51,7 +51,7 @@ async def test_a_stream_is_never_silent(scene: Scene) -> None:
 async def test_a_change_is_told_at_once(scene: Scene) -> None:
     pod = await in_round(scene)
     scene.tell("Forming", 2)
-    await scene.until(lambda: pod.agent.course.has_ended(1), "news of the round's end", 1.0)
+    await scene.until(lambda: pod.agent.machine.has_ended(1), "news of the round's end", 1.0)
 
 
 @played
@@ -83,12 +83,12 @@ async def test_a_second_trainer_is_refused_while_the_first_lives(scene: Scene) -
     first, second = pod.agent, pod.start_agent()
     began = scene.loop.time()
     with pytest.raises(CannotRunHere, match="the process 7 of this pod takes part in the job already"):
-        await second.do(second.course.opening())
+        await second.do(second.machine.opening())
     assert scene.loop.time() - began >= wire.PREDECESSOR_SECONDS
     with pytest.raises(NoTrainer):
         await second.process.start(second.calls.join(0, wire.JoinCause.STARTED, 1.0))  # type: ignore[arg-type]
     await asyncio.sleep(60)
-    assert first.course.notice_change() == 0
+    assert first.machine.notice_change() == 0
     assert (first.silences, pod.asks("Leave")) == (0, False)
 
 
@@ -97,13 +97,13 @@ async def test_a_second_trainer_takes_the_place_of_a_first_that_ends(scene: Scen
     """A shell starts the next torchrun while the last one's end is not known yet."""
     pod = await in_round(scene)
     first, second = pod.agent, pod.start_agent()
-    opening = second.do(second.course.opening())
+    opening = second.do(second.machine.opening())
     await asyncio.sleep(wire.PREDECESSOR_SECONDS / 2)
     assert not opening.done()
     first.process.kill()
     await opening
     await scene.form(2, pod)
-    assert second.course.notice_change() == 0
+    assert second.machine.notice_change() == 0
 
 
 # --- what a trainer says
@@ -113,7 +113,7 @@ async def test_a_second_trainer_takes_the_place_of_a_first_that_ends(scene: Scen
 async def test_success_is_told_when_it_is_recorded(scene: Scene) -> None:
     pod = await in_round(scene)
     scene.server.down = True
-    finishing = pod.agent.do(pod.agent.course.finishing(100.0))
+    finishing = pod.agent.do(pod.agent.machine.finishing(100.0))
     await asyncio.sleep(15)
     assert not finishing.done()
     scene.server.down = False
@@ -125,18 +125,18 @@ async def test_success_is_told_when_it_is_recorded(scene: Scene) -> None:
 async def test_success_that_is_not_recorded_is_not_told(scene: Scene) -> None:
     pod = await in_round(scene)
     scene.server.down = True
-    assert not await pod.agent.do(pod.agent.course.finishing(10.0))
+    assert not await pod.agent.do(pod.agent.machine.finishing(10.0))
 
 
 @played
 async def test_a_word_that_changes_while_the_last_is_written_is_written_too(scene: Scene) -> None:
     pod = await in_round(scene)
     scene.tell("Forming", 2)
-    joining = pod.agent.do(pod.agent.course.joining())
+    joining = pod.agent.do(pod.agent.machine.joining())
     scene.weather.slowest = 2.0
     await asyncio.sleep(0.1)
     joining.cancel()
-    assert await pod.agent.do(pod.agent.course.finishing())
+    assert await pod.agent.do(pod.agent.machine.finishing())
     assert pod.asks("Finish")
 
 
@@ -147,8 +147,8 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
     pod.process.kill()
     await asyncio.sleep(2)
     pod.start_sidecar()
-    await scene.until(lambda: pod.agent.course.has_ended(1), "the end of a round of an earlier sidecar", 5.0)
-    joining = pod.agent.do(pod.agent.course.joining())
+    await scene.until(lambda: pod.agent.machine.has_ended(1), "the end of a round of an earlier sidecar", 5.0)
+    joining = pod.agent.do(pod.agent.machine.joining())
     await scene.until(lambda: pod.asks("Join"), "the join")
     assert pod.record["spec"]["request"]["cause"] == "MembershipChanged"
     pod.process.kill()
@@ -163,7 +163,7 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
 @played
 async def test_a_failure_is_told_as_one(scene: Scene) -> None:
     pod = await in_round(scene)
-    pod.agent.do(pod.agent.course.joining("exit code 42", 42))
+    pod.agent.do(pod.agent.machine.joining("exit code 42", 42))
     await scene.until(lambda: pod.record["spec"]["request"].get("detail") == "exit code 42", "the cause")
     told = pod.record["spec"]["request"]
     assert (told["cause"], told["exitCode"]) == ("WorkerFailed", 42)
@@ -172,7 +172,7 @@ async def test_a_failure_is_told_as_one(scene: Scene) -> None:
 @played
 async def test_a_trainer_that_gives_up_tells_the_exit_code_of_its_script(scene: Scene) -> None:
     pod = await in_round(scene)
-    await pod.agent.do(pod.agent.course.ending(exit_code=42))
+    await pod.agent.do(pod.agent.machine.ending(exit_code=42))
     told = pod.record["spec"]["request"]
     assert (told["cause"], told["exitCode"]) == ("TrainerLeft", 42)
 
@@ -196,7 +196,7 @@ async def test_an_answer_that_was_lost(scene: Scene) -> None:
     scene.weather.unanswered = 1.0
     await asyncio.sleep(7)
     scene.weather.unanswered = 0.0
-    assert await pod.agent.do(pod.agent.course.finishing())
+    assert await pod.agent.do(pod.agent.machine.finishing())
 
 
 @played
@@ -205,7 +205,7 @@ async def test_requests_put_off_no_heartbeats(scene: Scene) -> None:
     agent = await pod.start()
     scene.tell("Forming", 1)
     for _ in range(20):
-        joining = agent.do(agent.course.joining())
+        joining = agent.do(agent.machine.joining())
         await asyncio.sleep(1)
         joining.cancel()
         await agent.process.start(cast("Any", agent.calls.leave("TrainerLeft", 5.0)))
@@ -218,7 +218,7 @@ async def test_a_record_that_somebody_else_has_written(scene: Scene) -> None:
     pod = await in_round(scene)
     pod.spoil(lambda record: record["metadata"].setdefault("annotations", {}).update(seen="yes"))
     began = scene.loop.time()
-    assert await pod.agent.do(pod.agent.course.finishing())
+    assert await pod.agent.do(pod.agent.machine.finishing())
     assert scene.loop.time() - began < 2
 
 
@@ -251,7 +251,7 @@ async def test_a_history_that_was_forgotten(scene: Scene) -> None:
     scene.tell("Forming", 2)
     scene.server.store.forget_history()
     scene.server.down = False
-    await scene.until(lambda: pod.agent.course.has_ended(1), "the new list", 5.0)
+    await scene.until(lambda: pod.agent.machine.has_ended(1), "the new list", 5.0)
 
 
 @played
@@ -261,7 +261,7 @@ async def test_a_watch_that_falls_silent(scene: Scene) -> None:
     scene.note("lost, and all after it")
     scene.weather.silent_watch = 0.0
     scene.tell("Forming", 2)
-    await scene.until(lambda: pod.agent.course.has_ended(1), "the end of the watch", 75.0)
+    await scene.until(lambda: pod.agent.machine.has_ended(1), "the end of the watch", 75.0)
 
 
 @played
@@ -282,7 +282,7 @@ async def test_news_come_in_order(scene: Scene) -> None:
 async def test_a_request_that_is_never_answered(scene: Scene) -> None:
     pod = await in_round(scene)
     pod.network.partition()
-    finishing = pod.agent.do(pod.agent.course.finishing())
+    finishing = pod.agent.do(pod.agent.machine.finishing())
     await asyncio.sleep(3)
     pod.network.heal()
     assert await finishing
@@ -298,7 +298,7 @@ async def test_a_server_that_was_long_away(scene: Scene) -> None:
     await asyncio.sleep(120)
     scene.server.down = False
     beats = pod.record["status"]["heartbeat"]
-    await scene.until(lambda: pod.agent.course.has_ended(1), "the watch", 5.0)
+    await scene.until(lambda: pod.agent.machine.has_ended(1), "the watch", 5.0)
     await scene.until(lambda: pod.record["status"]["heartbeat"] > beats, "a heartbeat", 10.0)
 
 
@@ -313,8 +313,8 @@ async def test_the_store_of_each_round_is_reached_and_no_other(scene: Scene) -> 
     connections = []
     for number in (1, 2, 3):
         await scene.form(number, zero, one)
-        course = one.agent.course
-        await one.agent.do(course.awaiting_store(one.agent.handed, scene.loop.time() + 20))
+        machine = one.agent.machine
+        await one.agent.do(machine.awaiting_store(one.agent.handed, scene.loop.time() + 20))
         connections.append(await one.agent.process.start(open_connection("127.0.0.1", 27400)))
         await asyncio.sleep(1)
     ended = lambda: [reader.at_eof() for reader, _ in connections]  # noqa: E731
@@ -347,7 +347,7 @@ async def test_the_next_ports_are_rank_0s_while_a_round_stands(scene: Scene) -> 
         assert await said(second) == await said(first) == b"side store\n"
         server.close()
         scene.tell("Forming", number + 1)
-        await scene.until(lambda: second.agent.course.has_ended(number), "the end of the round")
+        await scene.until(lambda: second.agent.machine.has_ended(number), "the end of the round")
         assert await said(second) == b"refused"
 
     for pod in (zero, one):
@@ -363,11 +363,11 @@ async def test_a_member_is_let_in_once_its_certificate_is_there(scene: Scene) ->
     zero, one = Pod(scene, 0), Pod(scene, 1)
     await zero.start()
     scene.tell("Forming", 1)
-    first = zero.agent.do(zero.agent.course.joining())
+    first = zero.agent.do(zero.agent.machine.joining())
     await scene.until(lambda: zero.asks("Join"), "the first join")
     await asyncio.sleep(1)
     await one.start()
-    second = one.agent.do(one.agent.course.joining())
+    second = one.agent.do(one.agent.machine.joining())
     await scene.until(lambda: one.asks("Join"), "the second join")
     found = scene.server.store.find("elasticworkers", ("ml", one.name))
     assert found is not None
@@ -376,4 +376,4 @@ async def test_a_member_is_let_in_once_its_certificate_is_there(scene: Scene) ->
     for pod, join in ((zero, first), (one, second)):
         pod.agent.handed = await join
     await zero.agent.serve_store()
-    await one.agent.do(one.agent.course.awaiting_store(one.agent.handed, scene.loop.time() + 19))
+    await one.agent.do(one.agent.machine.awaiting_store(one.agent.handed, scene.loop.time() + 19))

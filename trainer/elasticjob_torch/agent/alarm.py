@@ -21,24 +21,24 @@ class Alarm:
     """The means by which one agent waits. `ring` may be called from any thread, `wait` from one."""
 
     def __init__(self) -> None:
-        self._bell, self._rope = os.pipe()
-        for end in (self._bell, self._rope):
+        self._read_end, self._write_end = os.pipe()
+        for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
             weakref.finalize(self, os.close, end).atexit = False  # a thread may ring until then
         self._ended: set[int] = set()  # processes whose end has ended a wait; they would end every later one too
 
     def ring(self) -> None:
-        """End the present wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier rings
-            os.write(self._rope, b"!")
+        """End the wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # it was rung often
+            os.write(self._write_end, b"!")
 
     def wait(self, seconds: float, processes: Iterable[int] = ()) -> None:
         """Return after a ring, after the end of one of ``processes`` (pids of children), or after ``seconds``."""
         watched = set(processes)
         self._ended &= watched
-        self._ended |= _ends(watched - self._ended, seconds, self._bell)
+        self._ended |= _ends(watched - self._ended, seconds, self._read_end)
         with contextlib.suppress(BlockingIOError):
-            os.read(self._bell, 4096)
+            os.read(self._read_end, 4096)
 
 
 def await_end(process: int, seconds: float | None) -> None:
@@ -46,14 +46,14 @@ def await_end(process: int, seconds: float | None) -> None:
     _ends([process], seconds)
 
 
-def _ends(processes: Iterable[int], seconds: float | None, *bells: int) -> set[int]:
-    """Wait for the end of a process, or for a bell. Return the processes that have ended."""
+def _ends(processes: Iterable[int], seconds: float | None, *wake_ups: int) -> set[int]:
+    """Wait for one of the processes to end, or for a bell; return which have ended."""
     watched = {opened: process for process in processes if (opened := _descriptor(process)) is not None}
     try:
-        poll = select.poll()  # select() fails for high descriptors
-        for descriptor in (*watched, *bells):
+        poll = select.poll()  # select() refuses high descriptors
+        for descriptor in (*watched, *wake_ups):
             poll.register(descriptor, select.POLLIN)
-        if not watched and not bells:
+        if not watched and not wake_ups:
             return set()
         ready = poll.poll(None if seconds is None else seconds * 1000)
         return {watched[descriptor] for descriptor, _ in ready if descriptor in watched}

@@ -29,7 +29,6 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.failures import Failure, Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -43,10 +42,11 @@ from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
-from elasticjob_torch.agent.parking import never_parks
+from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping, Sequence
 
-    from elasticjob_torch.agent.parking import Parking, SwitchOn
+    from elasticjob_torch.agent.prestarting import Prestarting, SwitchOn
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +74,11 @@ _KILLED = 137  # the exit code of a process that SIGKILL ended
 # torch counts this agent's own failures in it, and names log folders by it: those of an earlier round with the same
 # number would be deleted.
 _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-_PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
+_PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
-def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_parks) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; ``switch_on`` begins to park processes, where the job wants that.
+def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; ``switch_on`` begins to prestart processes, where the job wants that.
 
     Raises:
         SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
@@ -121,7 +121,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self,
         settings: Settings,
         membership: Membership,
-        warm: Parking | None = None,
+        warm: Prestarting | None = None,
         inherited: HandedOn | None = None,
     ) -> None:
         self._settings = settings
@@ -167,7 +167,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         self._leftovers.begin()
-        self._await_parked()
+        self._await_prestarted()
         while True:
             self._drop_store()
             handed = self._join()
@@ -252,21 +252,21 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             self._inherited.end()
         return recorded
 
-    def _await_parked(self) -> None:
-        """Before this newcomer's join stops a training group, wait until its own processes have their imports."""
+    def _await_prestarted(self) -> None:
+        """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
-        give_up = time.monotonic() + _PARKED_SECONDS
-        if warm is None or warm.is_ready() or not self._trains(give_up):
+        deadline = time.monotonic() + _PRESTARTED_SECONDS
+        if warm is None or warm.is_ready() or not self._trains(deadline):
             return
         began = time.monotonic()
         log.info("a round is formed: it trains on while this worker's processes import")
-        while not warm.is_ready() and self._trains(give_up) and time.monotonic() < give_up:
+        while not warm.is_ready() and self._trains(deadline) and time.monotonic() < deadline:
             self.await_news(0.05, ())
         log.info("asking for the next round, after %.1f s", time.monotonic() - began)
 
-    def _trains(self, give_up: float) -> bool:
+    def _trains(self, deadline: float) -> bool:
         """Say whether a round is formed, once the sidecar has told; that takes an instant."""
-        while self._membership.view is None and time.monotonic() < give_up:
+        while self._membership.view is None and time.monotonic() < deadline:
             self.await_news(0.05, ())
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED

@@ -28,8 +28,8 @@ _MOST_SECONDS = 2.0  # on a machine so busy that it did not run
 def ask_for_exceptions(started: Iterable[int]) -> None:
     """Return once each of the processes (or the one below it, if a wrapper was started) has answered or cannot."""
     asked = [_Asked(process) for process in map(_hearing, started) if process and _send(process)]
-    give_up = time.monotonic() + _MOST_SECONDS
-    while asked and time.monotonic() < give_up:
+    deadline = time.monotonic() + _MOST_SECONDS
+    while asked and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
         asked = [one for one in asked if one.may_answer()]
 

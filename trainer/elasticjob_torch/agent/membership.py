@@ -1,4 +1,4 @@
-"""One agent's membership in the rendezvous: its course, over HTTP, in real time.
+"""One agent's membership in the rendezvous: its state machine, over HTTP, in real time.
 
 The handler translates this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`
 and `tell_processes`.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
-from elasticjob_torch.agent.course import Course
+from elasticjob_torch.agent.state_machine import AgentStateMachine
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from elasticjob_torch import wire
-    from elasticjob_torch.agent.course import Steps
     from elasticjob_torch.agent.settings import Settings
+    from elasticjob_torch.agent.state_machine import Steps
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Membership(Course):
-    """Joins the rendezvous through the sidecar, follows it and ends this agent's part in it.
+class Membership(AgentStateMachine):
+    """Joins, watches and ends this agent's part in the rendezvous through the sidecar.
 
     Attributes:
         news: rings at each view that the sidecar sends.

@@ -102,9 +102,9 @@ def write_stacks(process: int) -> bool:
     """Have a process write its stacks; return whether it has, as far as can be seen. Takes a second at most."""
     if not ask_for_stacks(process):
         return False
-    give_up = time.monotonic() + _WRITE_SECONDS
+    deadline = time.monotonic() + _WRITE_SECONDS
     while is_asked(process):
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     time.sleep(_WRITTEN_SECONDS)

@@ -107,11 +107,11 @@ class AgentStore(Store):  # type: ignore[misc]
         Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds`` (default: ``find_within``), or if the
         round has ended.
         """
-        give_up = time.monotonic() + (self._find_within if seconds is None else seconds)
+        deadline = time.monotonic() + (self._find_within if seconds is None else seconds)
         with self._connecting:
             while not self._inner:
-                # Looked up each time: a client is made only where the sidecar has just seen the store answer.
-                address = self._find(give_up - time.monotonic())
+                # Pinged anew each time: a client is only made where the sidecar has just seen the store answer.
+                address = self._find(deadline - time.monotonic())
                 try:
                     self._inner.append(self._run(partial(connect_store, address.host, address.port)))
                 except StoreBroken:
@@ -290,8 +290,8 @@ class AgentStore(Store):  # type: ignore[misc]
     def _part(self) -> None:
         """Let the server outlive the other agents' last calls, which would otherwise fail with errors in their logs."""
         past = self._pass_on(lambda inner: inner.add(_GOODBYES, 1))
-        give_up = time.monotonic() + _GOODBYE_SECONDS
-        while self._serves and past < self._world_size and time.monotonic() < give_up:
+        deadline = time.monotonic() + _GOODBYE_SECONDS
+        while self._serves and past < self._world_size and time.monotonic() < deadline:
             time.sleep(0.01)
             past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
 

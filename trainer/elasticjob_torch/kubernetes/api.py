@@ -120,14 +120,14 @@ class ApiClient:
             ApiError: see above.
         """
         payload = None if body is None else json.dumps(body).encode()
-        give_up = time.monotonic() + patience
+        deadline = time.monotonic() + patience
         pause = 0.1
         while True:
             try:
                 return self._attempt(method, path, payload, content_type)
             except Unavailable:
                 wait = pause * random.uniform(0.5, 1.0)
-                if time.monotonic() + wait > give_up:
+                if time.monotonic() + wait > deadline:
                     raise
             time.sleep(wait)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
@@ -145,8 +145,8 @@ class ApiClient:
             response = self._send(connection, "GET", path, None, "application/json")
             if response.status != 200:
                 self._read(response, "GET", path)
-            give_up = time.monotonic() + seconds
-            while (left := give_up - time.monotonic()) > 0:
+            deadline = time.monotonic() + seconds
+            while (left := deadline - time.monotonic()) > 0:
                 sock.settimeout(left)
                 line = response.readline(_MAX_ANSWER_BYTES)
                 if not line:
@@ -244,12 +244,12 @@ class _Connection(http.client.HTTPSConnection):
 
 
 def _payload(response: http.client.HTTPResponse, seconds: float) -> bytes:
-    """Return an answer's body within ``seconds``. The socket's own timeout starts again with each piece."""
-    give_up = time.monotonic() + seconds
+    """Return an answer's body. The socket's limit begins anew with each piece of it; this one does not."""
+    deadline = time.monotonic() + seconds
     payload = bytearray()
     while piece := response.read1(1 << 16):
         payload += piece
-        if len(payload) > _MAX_ANSWER_BYTES or time.monotonic() > give_up:
+        if len(payload) > _MAX_ANSWER_BYTES or time.monotonic() > deadline:
             raise TimeoutError(f"its answer had not ended after {len(payload)} bytes and {seconds:g} s")
     response.read()  # reads nothing, but marks the connection as reusable
     return bytes(payload)

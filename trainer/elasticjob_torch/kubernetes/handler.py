@@ -204,7 +204,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         finally:
             self._keep_alive.stop()
 
-    def _join(self, give_up: float) -> RendezvousInfo:
+    def _join(self, deadline: float) -> RendezvousInfo:
         while True:
             try:
                 with _not_shared():
@@ -212,7 +212,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 self._inner._stop_heartbeats()  # they wait for polls, and write the whole state
                 return info
             except DistStoreError as error:  # rank 0 was lost before it could tell its address
-                if time.monotonic() > give_up:
+                if time.monotonic() > deadline:
                     raise RendezvousTimeoutError from error
                 log.warning("a round was complete, but not usable; joining anew: %s", error)
 

@@ -179,7 +179,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
     def _change(self, key: str, decide: Callable[[Mapping[str, bytes], str], tuple[Changes, T]]) -> T:
         """Write the changes that ``decide`` derives from the present keys, once; return its result."""
         name, id_ = self._name(key), secrets.token_hex(4)
-        give_up = time.monotonic() + self.timeout.total_seconds()
+        deadline = time.monotonic() + self.timeout.total_seconds()
         pause, result = _FIRST_PAUSE, None
         with _TorchErrors():
             while True:
@@ -200,7 +200,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
                     )
                     return result
                 except Conflict:
-                    if time.monotonic() > give_up:
+                    if time.monotonic() > deadline:
                         raise DistStoreError(f"timeout: too many writers changed {self._map} before '{key}'") from None
                 time.sleep(random.uniform(0, pause))
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -208,13 +208,13 @@ class KubernetesStore(Store):  # type: ignore[misc]
     def _await(self, keys: Sequence[str], timeout: timedelta) -> Content:
         """Wait until all the keys exist; return a content that has them."""
         limit = timeout.total_seconds()
-        give_up = time.monotonic() + limit
+        deadline = time.monotonic() + limit
         with _TorchErrors():
             while True:
-                content = self._read(max(give_up - time.monotonic(), 0))
+                content = self._read(max(deadline - time.monotonic(), 0))
                 if self._has(content, keys):
                     return content
-                left = give_up - time.monotonic()
+                left = deadline - time.monotonic()
                 if left <= 0:
                     # callers look for the word "timeout"
                     raise DistStoreError(f"wait timeout after {limit:g} s, keys: {', '.join(keys)} in {self._map}")

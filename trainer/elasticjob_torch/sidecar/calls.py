@@ -58,9 +58,9 @@ _under_way: set[_Task[Any]] = set()
 
 @atexit.register
 def _part() -> None:
-    give_up = time.monotonic() + _PARTING_SECONDS
+    deadline = time.monotonic() + _PARTING_SECONDS
     for task in list(_under_way):
-        task.done.wait(max(0.0, give_up - time.monotonic()))
+        task.done.wait(max(0.0, deadline - time.monotonic()))
 
 
 class CallThread:
@@ -85,15 +85,15 @@ class CallThread:
         Raises:
             Interrupted: the round ended, or the call and the calls before it took more than ``seconds``.
         """
-        give_up = time.monotonic() + seconds
-        self._await(lambda: self._turn.acquire(timeout=_SLICE_SECONDS), give_up, seconds)
+        deadline = time.monotonic() + seconds
+        self._await(lambda: self._turn.acquire(timeout=_SLICE_SECONDS), deadline, seconds)
         try:
             if not self._done.is_set():  # it was abandoned, and keeps the thread busy
                 raise Interrupted("an earlier call to the store has not returned")
             task = _Task(run)
             self._done = task.done
             self._tasks.put(task)
-            self._await(lambda: task.done.wait(_SLICE_SECONDS), give_up, seconds)
+            self._await(lambda: task.done.wait(_SLICE_SECONDS), deadline, seconds)
         finally:
             self._turn.release()
         return task.outcome()
@@ -103,11 +103,11 @@ class CallThread:
         self._tasks.put(_Task(last))
         self._tasks.put(None)
 
-    def _await(self, came: Callable[[], bool], give_up: float, seconds: float) -> None:
+    def _await(self, came: Callable[[], bool], deadline: float, seconds: float) -> None:
         while not came():
             if self._has_ended():
                 raise Interrupted("the round ended")
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise Interrupted(f"timeout: the store did not answer within {seconds:g} s")
 
 

@@ -1,4 +1,4 @@
-"""Starts the first parked processes when torchrun itself starts, before its agent has imported torch.
+"""Starts the first prestarted processes when torchrun itself starts, before its agent has imported torch.
 
 `sitecustomize` calls `begin` in each process of a job with warm restart, so nothing is imported here that is not needed
 to see that this one is no torchrun.
@@ -42,7 +42,7 @@ def begin(leave_mark: Callable[[str], None]) -> None:
     try:
         _begin(leave_mark)
     except Exception as error:  # torchrun starts as ever
-        print(f"elasticjob: no process is parked ahead: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"elasticjob: no process is prestarted ahead: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def startup() -> Mapping[str, str] | None:

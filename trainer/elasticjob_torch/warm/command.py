@@ -1,6 +1,7 @@
 """What torchrun will start its training processes with, from its own command line, before torch is imported.
 
-Pure. Only what is read surely counts; a wrong guess costs a parked process, as it is compared with what torch asks for.
+Pure. Only what is read surely counts; a wrong guess costs a prestarted process, as it is compared with what torch asks
+for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _OTHER_OUTPUTS = ("--redirects", "-r", "--tee", "-t", "--run-path", "--run_path"
 _FLAGS = ("-m", "--module")
 _NUMBER_OPTIONS = ("--nproc-per-node", "--nproc_per_node")
 _BACKEND_OPTIONS = ("--rdzv-backend", "--rdzv_backend")
-_BACKEND = "elasticjob"  # another one leaves what is parked where it is
+_BACKEND = "elasticjob"  # another one leaves what is prestarted where it is
 
 
 class Expected(NamedTuple):
@@ -27,7 +28,7 @@ class Expected(NamedTuple):
     processes: int
 
 
-def can_be_parked(arguments: Sequence[str], executable: str) -> bool:
+def can_be_prestarted(arguments: Sequence[str], executable: str) -> bool:
     """Say whether a command is that of a Python script or module, by this interpreter and as torchrun writes it."""
     if len(arguments) < 3 or arguments[0] != executable or arguments[1] != "-u":
         return False

@@ -1,4 +1,4 @@
-"""Files, as a parked process needs them: what cannot be read or written is no error here."""
+"""Files, as a prestarted process needs them: what cannot be read or written is no error here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The parked processes that were ordered to train and have not said yet how they begin: warm, in the ordinary way, or
-not at all."""
+"""The prestarted processes that were ordered to train and have not said yet how they begin: warm, in the ordinary way,
+or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from elasticjob_torch.warm.learned import Learned
-    from elasticjob_torch.warm.process import ParkedProcess
+    from elasticjob_torch.warm.process import PrestartedProcess
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ class Handed:
     """
 
     def __init__(self, learned: Learned, blame: Callable[[Read], None]) -> None:
-        self.processes: dict[int, ParkedProcess] = {}
+        self.processes: dict[int, PrestartedProcess] = {}
         self.progress: dict[int, Progress] = {}
         self._learned = learned
         self._blame = blame
         self._killed = False
 
-    def add(self, local_rank: int, process: ParkedProcess) -> None:
+    def add(self, local_rank: int, process: PrestartedProcess) -> None:
         """Look after a process that has its orders, in the place of an earlier one."""
         self._drop(local_rank)
         self.processes[local_rank] = process
@@ -63,7 +63,7 @@ class Handed:
         if (process := self.processes.pop(local_rank, None)) is not None:
             process.let_go()
 
-    def _hear(self, local_rank: int, process: ParkedProcess) -> None:
+    def _hear(self, local_rank: int, process: PrestartedProcess) -> None:
         messages = process.receive()
         for message in messages or ():
             if "doing" in message:
@@ -79,19 +79,19 @@ class Handed:
         ):
             self._kill(local_rank, process, progress.took())
 
-    def _tell_of_warm(self, local_rank: int, process: ParkedProcess, modules: int, done: int) -> None:
-        words = "training process %d starts warm: parked for %.0f s, %d modules%s"
+    def _tell_of_warm(self, local_rank: int, process: PrestartedProcess, modules: int, done: int) -> None:
+        words = "training process %d starts warm: prestarted for %.0f s, %d modules%s"
         left = _listed(self._learned.left(local_rank, process.imports[:done]))
         log.info(words, local_rank, time.monotonic() - process.began, modules, left)
 
-    def _take_in_unfit(self, local_rank: int, process: ParkedProcess, found: Sequence[Read]) -> None:
+    def _take_in_unfit(self, local_rank: int, process: PrestartedProcess, found: Sequence[Read]) -> None:
         log.info("training process %d starts in the ordinary way: %s", local_rank, found[0].why)
         self._learned.begins_with(local_rank, ())  # it does all of them itself now
         for each in found:
             if each.early_import and not process.is_guessed:  # the next one is given what this round has
                 self._blame(each)
 
-    def _kill(self, local_rank: int, process: ParkedProcess, took: float) -> None:
+    def _kill(self, local_rank: int, process: PrestartedProcess, took: float) -> None:
         """Its end is none of the script's, which has not begun."""
         del self.progress[local_rank]
         self._killed = True

@@ -1,4 +1,4 @@
-"""Puts parked processes in the place of those that torch's agent starts, and starts the first ones.
+"""Puts prestarted processes in the place of those that torch's agent starts, and starts the first ones.
 
 torch's `SubprocessHandler` starts a process by ``Popen``; that name is given another meaning in its module, and in no
 other. What it is asked for that is not known here, it leaves to the real one.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.environment import START
 from elasticjob_torch.warm import ahead
-from elasticjob_torch.warm.command import can_be_parked
+from elasticjob_torch.warm.command import can_be_prestarted
 from elasticjob_torch.warm.orders import LEARN
 from elasticjob_torch.warm.process import Start, outputs
 
@@ -33,7 +33,8 @@ _KNOWN = {"args", "env", "stdout", "stderr", "start_new_session"}
 
 
 def switch_on(on_learned: Callable[[list[str]], bool]) -> Pool | None:
-    """Let processes that torch's agent starts from now on be parked ones where they can; None, with a log line, if not.
+    """Let processes that torch's agent starts from now on be prestarted ones where they can; None, with a log line, if
+    not.
 
     ``on_learned`` hears what the script imports, and says whether that is taken. The caller closes what is returned.
     """
@@ -67,7 +68,7 @@ def _begin_ahead() -> str | None:
 
 
 class Launch:
-    """Starts a training process, parked or not, as `subprocess.Popen` would."""
+    """Starts a training process, prestarted or not, as `subprocess.Popen` would."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -85,11 +86,13 @@ class Launch:
 
     def _start(self, rank: str, options: dict[str, Any]) -> subprocess.Popen[bytes]:
         environment = options["env"]
-        if not can_be_parked(options["args"], sys.executable):
+        if not can_be_prestarted(options["args"], sys.executable):
             log.info("training process %s starts in the ordinary way: it is no script or module of this Python", rank)
             return subprocess.Popen(**options)
         try:
-            given = {name: value for name, value in environment.items() if name != START}  # a parked one has its own
+            given = {
+                name: value for name, value in environment.items() if name != START
+            }  # a prestarted one has its own
             start = Start.now(options["args"], given, outputs(options.get("stdout"), options.get("stderr")))
             learn = self._pool.expects(int(rank), start)
         except OSError as error:

@@ -1,4 +1,5 @@
-"""What is known of a script's imports: what each training process noted, what a parked one found, what others are told.
+"""What is known of a script's imports: what each training process noted, what a prestarted one found, what others are
+told.
 
 Starts no process, and knows of none but by its local rank.
 """
@@ -28,9 +29,9 @@ _MAX_UNFIT = 8  # whoever has more of them starts in the ordinary way
 class Learned:
     """Of all training processes of an agent.
 
-    A `state` is what the script may have changed before an import. An import is **proven** when a parked process was in
-    the script's state before it, here or, for those that were given, in another pod. That stays so whatever a later
-    process notes, until a parked one meets another state.
+    A `state` is what the script may have changed before an import. An import is **proven** when a prestarted process
+    was in the script's state before it, here or, for those that were given, in another pod. That stays so whatever a
+    later process notes, until a prestarted one meets another state.
 
     Args:
         given: what to import early as long as this pod has learned nothing.
@@ -42,7 +43,7 @@ class Learned:
         self._early: dict[int, frozenset[str]] = {}  # what those were to import before their script
         self._names: dict[int, list[str]] = {}
         self._states: dict[int, dict[str, str]] = {}  # in which each of those began
-        self._differing: set[tuple[str, str]] = set()  # before which import a parked process was not in that state
+        self._differing: set[tuple[str, str]] = set()  # before which import a prestarted process was not in that state
         self._unfit: dict[str, str] = {}  # imports that cannot be early, and why
         self.late: list[str] = []  # modules that no early import may need
         self._ended: set[int] = set()  # whose process has said why it notes no more
@@ -82,7 +83,7 @@ class Learned:
         return path
 
     def begins_with(self, local_rank: int, imports: Sequence[str]) -> None:
-        """Note that the newest process was parked, with these imports: it will not tell of them.
+        """Note that the newest process was prestarted, with these imports: it will not tell of them.
 
         It may do so all the same, of one that is not there and is asked for again, but in a state that is not the
         script's own any more, as all the others came before it.
@@ -96,7 +97,7 @@ class Learned:
         return any(found)
 
     def compare(self, imports: Sequence[str], states: Mapping[str, str], done: int, differs: str | None) -> list[str]:
-        """Take in how far a parked process came; return what it has imported.
+        """Take in how far a prestarted process came; return what it has imported.
 
         ``differs`` is what the script has changed before the first import that is left to it, if that is why there
         is one.

@@ -5,7 +5,7 @@ the script's own modules import counts as the script's; what it imports of its o
 needed that. It ends where one of those hides a library from early imports, and before the first thing after which
 order matters: a change of the environment, a thread, a fork or another program, a CUDA context (but for torch's own
 modules: those ask for none). What an import does of these is its own, as it does it again when it is imported early;
-what then stays of it is for the parked process to see.
+what then stays of it is for the prestarted process to see.
 
 A script cannot see audit hooks, unlike a finder, or another `__import__`.
 """

@@ -1,4 +1,4 @@
-"""Ends a parked process whose agent is gone even in the middle of an import, where it does not look at its socket.
+"""Ends a prestarted process whose agent is gone even in the middle of an import, where it does not look at its socket.
 
 It is a pipe of which the agent has the other end. When that is closed, by the agent or by its death, the kernel sends
 SIGIO to whoever has asked for it, which nobody survives who does not handle it. (PR_SET_PDEATHSIG would ask for ctypes,
@@ -13,7 +13,7 @@ import sys
 
 
 class Lifeline:
-    """The end of it that is in the parked process; it counts until `cut`."""
+    """The end of it that is in the prestarted process; it counts until `cut`."""
 
     def __init__(self, descriptor: int) -> None:
         is_known = "fcntl" in sys.modules

@@ -1,4 +1,4 @@
-"""What agent and parked process say to each other, and when a parked process may stand for an ordinary start.
+"""What agent and prestarted process say to each other, and when a prestarted process may stand for an ordinary start.
 
 Pure. Messages are JSON behind their length, agent to process:
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-PARKED = "ELASTICJOB_PARKED"  # of a parked process: the descriptors of its socket and its `lifeline`
+PRESTARTED = "ELASTICJOB_PRESTARTED"  # of a prestarted process: the descriptors of its socket and its `lifeline`
 LEARN = "ELASTICJOB_LEARN"  # of a training process: the file to note its imports in
 EVERY = "*"  # among the variables read: which ones there are
 HEADER_BYTES = 4
@@ -81,32 +81,36 @@ def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def unforeseen(parked: Mapping[str, str], ordered: Mapping[str, str]) -> str | None:
+def unforeseen(prestarted: Mapping[str, str], ordered: Mapping[str, str]) -> str | None:
     """Return a variable that has to be there when a process starts, and has another value now."""
-    return next((name for name in differing(parked, ordered) if not is_of_a_round(name)), None)
+    return next((name for name in differing(prestarted, ordered) if not is_of_a_round(name)), None)
 
 
 def invalidated(
-    parked: Mapping[str, str], now: Mapping[str, str], ordered: Mapping[str, str], reads: Mapping[str, Sequence[Read]]
+    prestarted: Mapping[str, str],
+    now: Mapping[str, str],
+    ordered: Mapping[str, str],
+    reads: Mapping[str, Sequence[Read]],
 ) -> list[Read]:
     """Return what of the early imports the ordered environment would have changed, the first of each import.
 
     No import is to blame where the variables are others than were to be expected: in the next process they are there.
 
     Args:
-        parked: the environment that the process was given. Python itself may have changed it at once (``LC_CTYPE``).
+        prestarted: the environment that the process was given. Python itself may have changed it at once
+        (``LC_CTYPE``).
         now: what became of it, by imports.
         ordered: the one that it would have had in an ordinary start.
         reads: by variable, who has read it.
     """
-    if (name := unforeseen(parked, ordered)) is not None:
+    if (name := unforeseen(prestarted, ordered)) is not None:
         return [Read("", "", f"{name} has changed")]
-    changed = differing(parked, ordered)
+    changed = differing(prestarted, ordered)
     if found := [read for name in changed for read in reads.get(name, ())]:
         return list({read.early_import: read for read in reversed(found)}.values())
-    if EVERY in reads and (others := sorted(parked.keys() ^ ordered.keys())):
+    if EVERY in reads and (others := sorted(prestarted.keys() ^ ordered.keys())):
         return [Read("", "", f"{reads[EVERY][0].why}, and {others[0]} is there only now, or no more")]
-    names = (name for name in differing(parked, now) if name in changed)
+    names = (name for name in differing(prestarted, now) if name in changed)
     return [Read("", "", f"an import has set {name}") for name in names][:1]
 
 
@@ -118,11 +122,11 @@ def merged(known: Iterable[str], learned: Iterable[str], unfit: Iterable[str]) -
 def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[str]) -> list[str]:
     """Return of what is learned what can be imported early where states are not known: in another pod.
 
-    The script may have changed the state between two imports, or the first of them has. That is known when a parked
+    The script may have changed the state between two imports, or the first of them has. That is known when a prestarted
     process has done the same.
 
     Args:
-        proven: imports before which a parked process was in the script's state.
+        proven: imports before which a prestarted process was in the script's state.
     """
     first = states.get(names[0], "") if names else ""
     return list(takewhile(lambda name: name in proven or states.get(name, "") in ("", first), names))

@@ -1,4 +1,4 @@
-"""Keeps a parked process for each of an agent's training processes: when to start one, and what becomes of it.
+"""Keeps a prestarted process for each of an agent's training processes: when to start one, and what becomes of it.
 
 What these import early is known to `learned`.
 
@@ -21,7 +21,7 @@ from elasticjob_torch.warm import room
 from elasticjob_torch.warm.handed import Handed
 from elasticjob_torch.warm.learned import Learned
 from elasticjob_torch.warm.orders import Read
-from elasticjob_torch.warm.process import ParkedProcess, Start
+from elasticjob_torch.warm.process import PrestartedProcess, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,18 +31,19 @@ log = logging.getLogger(__name__)
 _REST = 4.0  # times as long as it works, beside a training
 _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
-_LOOK_SECONDS = 0.1  # between two looks whether the room for parked processes has run short
+_LOOK_SECONDS = 0.1  # between two looks whether the room for prestarted processes has run short
 _AGAIN_SECONDS = 60.0  # until what was not taken is told again
 _GUESSED_BYTES = 400 << 20
 _MIB = 1 << 20
 
 
 class Pool:
-    """The parked processes of one agent, by local rank. `start`, `expects` and `take` are of the agent's main thread.
+    """The prestarted processes of one agent, by local rank. `start`, `expects` and `take` are of the agent's main
+    thread.
 
     Args:
         given: what to import early as long as this pod has learned nothing.
-        cautious: whether twice as much memory has to be free as is kept for the training, before one is parked.
+        cautious: whether twice as much memory has to be free as is kept for the training, before one is prestarted.
     """
 
     def __init__(self, given: Sequence[str] = (), *, cautious: bool = False) -> None:
@@ -52,7 +53,7 @@ class Pool:
         self._told: list[str] = []
         self._tell_from = 0.0
         self._lock = threading.RLock()
-        self._parked: dict[int, ParkedProcess] = {}
+        self._prestarted: dict[int, PrestartedProcess] = {}
         self._starts: dict[int, Start] = {}
         self._bytes = _GUESSED_BYTES
         self._lacks_room = False
@@ -77,36 +78,42 @@ class Pool:
     def tell(self, on_learned: Callable[[list[str]], bool]) -> None:
         """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now.
 
-        It is complete when a parked process has been through it: only then is it known how much of it others can do.
-        What it does not take, by returning False, it is told again later.
+        It is complete when a prestarted process has been through it: only then is it known how much of it others can
+        do. What it does not take, by returning False, it is told again later.
         """
         self._on_learned = on_learned
 
     def start(self, local_rank: int, start: Start, rest: float = 0.0) -> None:
-        """Start a parked process, if there is something to import, and room for it. Raises nothing."""
+        """Start a prestarted process, if there is something to import, and room for it. Raises nothing."""
         with self._lock:
             imports = self._learned.imports(local_rank)
-            if self._closed.is_set() or self._off or not imports or local_rank in self._parked or not self._has_room():
+            if (
+                self._closed.is_set()
+                or self._off
+                or not imports
+                or local_rank in self._prestarted
+                or not self._has_room()
+            ):
                 return
             if any(map(os.isatty, start.outputs)):
                 self._stop("they write to a terminal, which early imports would not see")
                 return
             try:
-                self._parked[local_rank] = ParkedProcess(
+                self._prestarted[local_rank] = PrestartedProcess(
                     start, imports, self._learned.states(local_rank), self._learned.late, rest
                 )
             except OSError as error:
-                self._stop(f"no process can be parked: {error}")
+                self._stop(f"no process can be prestarted: {error}")
 
     def living(self) -> set[str]:
-        """Return the ids of the starts of all parked processes."""
+        """Return the ids of the starts of all prestarted processes."""
         with self._lock:
-            return {parked.id for parked in self._parked.values()}
+            return {prestarted.id for prestarted in self._prestarted.values()}
 
     def is_ready(self) -> bool:
-        """Say whether no parked process has anything to import any more."""
+        """Say whether no prestarted process has anything to import any more."""
         with self._lock:
-            return all(parked.modules for parked in self._parked.values())
+            return all(prestarted.modules for prestarted in self._prestarted.values())
 
     def expects(self, local_rank: int, start: Start) -> str:
         """Note that a training process is started now; return the file that it shall note its imports in.
@@ -119,24 +126,24 @@ class Pool:
             return self._learned.new_file(local_rank)
 
     def take(self, local_rank: int, start: Start, learn: str = "") -> Any:
-        """Return the ``Popen`` of a parked process that now runs the script as ordered, or None.
+        """Return the ``Popen`` of a prestarted process that now runs the script as ordered, or None.
 
         A process that is not the same as one started now would be is ended.
         """
         with self._lock:
-            parked = self._parked.pop(local_rank, None)
-            if parked is None:
+            prestarted = self._prestarted.pop(local_rank, None)
+            if prestarted is None:
                 return None
-            why = parked.differs(start)
-            if why is None and not parked.hand_over(start, learn):
-                why = "the parked process has ended"
+            why = prestarted.differs(start)
+            if why is None and not prestarted.hand_over(start, learn):
+                why = "the prestarted process has ended"
             if why is not None:
                 log.info("training process %d starts in the ordinary way: %s", local_rank, why)
-                parked.end()
+                prestarted.end()
                 return None
-            self._learned.begins_with(local_rank, parked.imports)
-            self._handed.add(local_rank, parked)
-            return parked.popen
+            self._learned.begins_with(local_rank, prestarted.imports)
+            self._handed.add(local_rank, prestarted)
+            return prestarted.popen
 
     def has_killed(self) -> bool:
         """Say whether a training process was killed since this was last asked, as it did not come to its script."""
@@ -144,26 +151,26 @@ class Pool:
             return self._handed.has_killed()
 
     def give_up(self, why: str) -> None:
-        """End all parked processes, and park no more, for a reason that is told."""
+        """End all prestarted processes, and prestart no more, for a reason that is told."""
         with self._lock:
             self._stop(why)
-            self._end_parked()
+            self._end_prestarted()
 
     def close(self) -> None:
-        """End all parked processes. May be called again."""
+        """End all prestarted processes. May be called again."""
         self._closed.set()
         with self._lock:
-            self._end_parked()
+            self._end_prestarted()
             self._handed.let_go()
             for start in self._starts.values():
                 start.close()
             self._starts.clear()
         self._learned.close()
 
-    def _end_parked(self) -> None:
-        for parked in self._parked.values():
-            parked.end()
-        self._parked.clear()
+    def _end_prestarted(self) -> None:
+        for prestarted in self._prestarted.values():
+            prestarted.end()
+        self._prestarted.clear()
 
     def _note(self, local_rank: int, start: Start) -> None:
         if (earlier := self._starts.get(local_rank)) is not None:
@@ -175,7 +182,7 @@ class Pool:
         due = 0.0
         while not self._closed.is_set():
             try:
-                self._hear(min(_TICK_SECONDS, _LOOK_SECONDS) if self._parked else _TICK_SECONDS)
+                self._hear(min(_TICK_SECONDS, _LOOK_SECONDS) if self._prestarted else _TICK_SECONDS)
                 self._end_if_short()
                 if time.monotonic() < due:
                     continue
@@ -187,23 +194,23 @@ class Pool:
                         self._refill()
                 self._tell_learned()
             except Exception:
-                log.exception("the watch over parked processes ends")
-                self.give_up("nobody watches parked ones any more")
+                log.exception("the watch over prestarted processes ends")
+                self.give_up("nobody watches prestarted ones any more")
                 self._await_handed()
                 return
 
     def _hear(self, seconds: float) -> None:
         with contextlib.closing(selectors.DefaultSelector()) as selector:
             with self._lock, contextlib.suppress(ValueError, OSError):
-                for each in (*self._parked.values(), *self._handed.processes.values()):
+                for each in (*self._prestarted.values(), *self._handed.processes.values()):
                     selector.register(each.link, selectors.EVENT_READ)
             if not selector.get_map():
                 self._closed.wait(seconds)
                 return
             selector.select(seconds)
         with self._lock:
-            for local_rank, parked in list(self._parked.items()):
-                self._hear_parked(local_rank, parked)
+            for local_rank, prestarted in list(self._prestarted.items()):
+                self._hear_prestarted(local_rank, prestarted)
             self._handed.hear()
 
     def _await_handed(self) -> None:
@@ -212,41 +219,45 @@ class Pool:
             with self._lock:
                 self._handed.hear()
 
-    def _hear_parked(self, local_rank: int, parked: ParkedProcess) -> None:
-        messages = parked.receive()
+    def _hear_prestarted(self, local_rank: int, prestarted: PrestartedProcess) -> None:
+        messages = prestarted.receive()
         for message in messages or ():
             if "doing" in message:
-                parked.doing = message["doing"]
+                prestarted.doing = message["doing"]
             elif "ready" in message:
-                parked.modules, parked.doing = message["ready"], ""
-                parked.imports = self._learned.compare(
-                    parked.imports, parked.states, message["done"], message["differs"]
+                prestarted.modules, prestarted.doing = message["ready"], ""
+                prestarted.imports = self._learned.compare(
+                    prestarted.imports, prestarted.states, message["done"], message["differs"]
                 )
-                self._bytes = room.anonymous_bytes(parked.popen.pid) or self._bytes
-                self._tell_of_parked()
+                self._bytes = room.anonymous_bytes(prestarted.popen.pid) or self._bytes
+                self._tell_of_prestarted()
             elif "unfit" in message:
                 for found in message["unfit"]:
                     self._blame(Read(*found))
         if messages is None:
-            del self._parked[local_rank]
-            parked.end(kill=False)
-            code = parked.popen.returncode
-            if code == -signal.SIGKILL or not parked.doing:
-                self._stop(f"a parked process ended, exit code {code}")
+            del self._prestarted[local_rank]
+            prestarted.end(kill=False)
+            code = prestarted.popen.returncode
+            if code == -signal.SIGKILL or not prestarted.doing:
+                self._stop(f"a prestarted process ended, exit code {code}")
             else:
-                self._blame(Read(parked.doing, "", f"a parked process ended in {parked.doing}, exit code {code}"))
+                self._blame(
+                    Read(prestarted.doing, "", f"a prestarted process ended in {prestarted.doing}, exit code {code}")
+                )
         elif any("unfit" in message for message in messages):
-            del self._parked[local_rank]
-            parked.end()
+            del self._prestarted[local_rank]
+            prestarted.end()
 
-    def _tell_of_parked(self) -> None:
+    def _tell_of_prestarted(self) -> None:
         """Log that all are ready which the next round will need, or before this worker's first round, as of a spare,
         all that were started for that."""
         imports = self._learned.imports
-        ready = [parked.modules for rank, parked in self._parked.items() if parked.imports == imports(rank)]
-        which, needed = ("next", self._starts) if self._starts else ("first", self._parked)
+        ready = [
+            prestarted.modules for rank, prestarted in self._prestarted.items() if prestarted.imports == imports(rank)
+        ]
+        which, needed = ("next", self._starts) if self._starts else ("first", self._prestarted)
         if len(ready) == len(needed) and all(ready):
-            log.info("parked for the %s round: processes %d, modules %d", which, len(ready), max(ready))
+            log.info("prestarted for the %s round: processes %d, modules %d", which, len(ready), max(ready))
 
     def _blame(self, found: Read) -> None:
         if found.early_import in ("", "sitecustomize"):
@@ -276,24 +287,24 @@ class Pool:
         """Say whether nothing more of what process 0 imports is to be found out for now."""
         if time.monotonic() - self._changed < _QUIET_SECONDS:
             return False
-        parked = self._parked.get(0)
-        if parked is None:
+        prestarted = self._prestarted.get(0)
+        if prestarted is None:
             return bool(self._off) or self._lacks_room  # else one is to come
-        return parked.modules > 0 and parked.imports == self._learned.imports(0)
+        return prestarted.modules > 0 and prestarted.imports == self._learned.imports(0)
 
     def _refill(self) -> None:
         if time.monotonic() - self._changed < _QUIET_SECONDS:
             return
         busy = self._importing()
         for local_rank, start in self._starts.items():
-            parked = self._parked.get(local_rank)
-            if parked is not None:
+            prestarted = self._prestarted.get(local_rank)
+            if prestarted is not None:
                 imports = self._learned.imports(local_rank)
-                if parked.modules and imports[: len(parked.imports)] != parked.imports:
-                    del self._parked[local_rank]  # another order is another process
-                    parked.end()
-                elif parked.modules and imports != parked.imports:
-                    parked.ask(imports, self._learned.states(local_rank), self._learned.late, _REST)
+                if prestarted.modules and imports[: len(prestarted.imports)] != prestarted.imports:
+                    del self._prestarted[local_rank]  # another order is another process
+                    prestarted.end()
+                elif prestarted.modules and imports != prestarted.imports:
+                    prestarted.ask(imports, self._learned.states(local_rank), self._learned.late, _REST)
             elif not self._learned.imports(local_rank):
                 self._tell_of_nothing(local_rank)
             elif busy < max(1, room.cpus() // 4):
@@ -310,8 +321,8 @@ class Pool:
             )
 
     def _importing(self) -> int:
-        """Return how many parked processes have not said yet that their imports are done."""
-        return sum(not parked.modules for parked in self._parked.values())
+        """Return how many prestarted processes have not said yet that their imports are done."""
+        return sum(not prestarted.modules for prestarted in self._prestarted.values())
 
     def _has_room(self) -> bool:
         """Say whether one more has room, beside what those will take that import yet."""
@@ -323,8 +334,8 @@ class Pool:
         elif not importing and not self._lacks_room:
             self._lacks_room = True
             log.info(
-                "processes start in the ordinary way: a parked one needs %d MiB, beside which %d MiB are kept for the "
-                "training%s; this container has room for %d MiB",
+                "processes start in the ordinary way: a prestarted one needs %d MiB, beside which %d MiB are kept for "
+                "the training%s; this container has room for %d MiB",
                 self._bytes // _MIB,
                 short[0][0] // _MIB,
                 " (half of it with spec.warmRestart Enabled)" if self._cautious else "",
@@ -333,15 +344,16 @@ class Pool:
         return not short
 
     def _rooms(self) -> list[room.Room]:
-        """Return the rooms, with what has to be left of each when one more is parked."""
+        """Return the rooms, with what has to be left of each when one more is prestarted."""
         return [room.Room(free, reserve * (2 if self._cautious else 1)) for free, reserve in room.rooms()]
 
     def _end_if_short(self) -> None:
-        """End all parked processes when the training needs their room, before the kernel ends the container for it."""
-        short = [each for each in (room.rooms() if self._parked else ()) if each.free < each.reserve]
+        """End all prestarted processes when the training needs their room, before the kernel ends the container for
+        it."""
+        short = [each for each in (room.rooms() if self._prestarted else ()) if each.free < each.reserve]
         if short:
             free, reserve = short[0]
             self.give_up(
-                f"parked ones were ended, as this container has {max(free, 0) // _MIB} MiB of memory left, and "
+                f"prestarted ones were ended, as this container has {max(free, 0) // _MIB} MiB of memory left, and "
                 f"{reserve // _MIB} are kept for the training"
             )

@@ -1,4 +1,4 @@
-"""A parked process as its agent has it: started, given work, watched, and handed over or ended."""
+"""A prestarted process as its agent has it: started, given work, watched, and handed over or ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.environment import START
 from elasticjob_torch.warm.inherited import inherited, kind
-from elasticjob_torch.warm.orders import PARKED, decode, encode, unforeseen
+from elasticjob_torch.warm.orders import PRESTARTED, decode, encode, unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DESCRIPTOR = 40  # of the socket, there: above those that a script will see
-_KEPT = 2  # descriptors after it, where a parked process keeps its outputs
+_KEPT = 2  # descriptors after it, where a prestarted process keeps its outputs
 _SEND_SECONDS = 2.0
 _END_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a training process is started: all that has to be the same for a parked one to stand for it."""
+    """How a training process is started: all that has to be the same for a prestarted one to stand for it."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -54,8 +54,8 @@ class Start:
             os.close(output)
 
 
-class ParkedProcess:
-    """Starts a process that parks, which is a child of this one like any training process."""
+class PrestartedProcess:
+    """Starts a process that prestarts, which is a child of this one like any training process."""
 
     def __init__(
         self, start: Start, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float
@@ -81,7 +81,7 @@ class ParkedProcess:
         try:
             self.popen = subprocess.Popen(
                 args=start.arguments,
-                env={**start.environment, START: self.id, PARKED: f"{high} {line}"},
+                env={**start.environment, START: self.id, PRESTARTED: f"{high} {line}"},
                 stdout=start.outputs[0],
                 stderr=start.outputs[1],
                 start_new_session=True,
@@ -117,7 +117,7 @@ class ParkedProcess:
             if self._inherited.get(name) != start.inherited.get(name):
                 return f"it has another {name}"
         if self.popen.poll() is not None:
-            return "the parked process has ended"
+            return "the prestarted process has ended"
         return None
 
     def hand_over(self, start: Start, learn: str) -> bool:
@@ -156,7 +156,7 @@ class ParkedProcess:
         self.let_go()
 
     def let_go(self) -> None:
-        """Have nothing more to do with it; this ends one that is still parked."""
+        """Have nothing more to do with it; this ends one that is still prestarted."""
         self.link.close()
         line, self._lifeline = self._lifeline, -1
         if line >= 0:

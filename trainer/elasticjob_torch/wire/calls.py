@@ -98,7 +98,8 @@ IMPORTS = Call(
     "/v1/imports",
     requests.Imports,
     None,
-    "What the script imports, for the job's next pods, whose parked processes import it early. Needs no open stream.",
+    "What the script imports, for the job's next pods, whose prestarted processes import it early. Needs no "
+    "open stream.",
 )
 PROCESSES = Call(
     "POST",

@@ -9,6 +9,6 @@ from early_package import is_early
 _contract = Path(os.environ["CONTRACT"])
 if is_early():
     (_contract / f"importing-{os.getpid()}").touch()
-    give_up = time.monotonic() + 120
-    while not (_contract / "imported").exists() and time.monotonic() < give_up:
+    deadline = time.monotonic() + 120
+    while not (_contract / "imported").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

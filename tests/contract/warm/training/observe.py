@@ -112,8 +112,8 @@ def show(items):
 
 def ordered():
     order, all_of_them = CONTRACT / f"end-{os.getpid()}", CONTRACT / "finish"
-    give_up, parent = time.monotonic() + SECONDS, os.getppid()
-    while os.getppid() == parent and time.monotonic() < give_up:
+    deadline, parent = time.monotonic() + SECONDS, os.getppid()
+    while os.getppid() == parent and time.monotonic() < deadline:
         if order.exists():
             return order.read_text()
         if all_of_them.exists():

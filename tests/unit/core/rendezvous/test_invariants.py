@@ -109,9 +109,9 @@ HISTORY = {
         (waits, replace(waits, failure="another"), "another failure was noted while round 3 was forming"),
         (forming, waits, "another failure was noted while round 3 was forming"),
         (formed, replace(waits, replacements={1: 1}), GIVEN_UP.format([1], [])),
-        (replace(waits, given_up=(B,)), waits, GIVEN_UP.format([1], [])),
-        (waits, replace(waits, given_up=(B,)), GIVEN_UP.format([], [1])),
-        (replace(waits, given_up=(B,)), replace(again, given_up=(B,)), GIVEN_UP.format([], [1])),
+        (replace(waits, replaced=(B,)), waits, GIVEN_UP.format([1], [])),
+        (waits, replace(waits, replaced=(B,)), GIVEN_UP.format([], [1])),
+        (replace(waits, replaced=(B,)), replace(again, replaced=(B,)), GIVEN_UP.format([], [1])),
     ],
     history.rules_go_with_failures: [
         (forming, replace(forming, matched=RULE), "rule 1 matches, and no failure waits"),
@@ -236,7 +236,7 @@ SURVIVED = "failure 2 was survived, and maxRestarts is 1"
 FINISHING = "workers {} are said to be finishing, and {} are"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
-NO_LOSS = "worker 1 was given up without a cause"
+NO_LOSS = "worker 1 was replaced without a cause"
 TOO_SOON = "the clock of worker 1 runs, and nobody has acked"
 NOT_LOST = "worker 1 is lost, and was not given up"
 WRONG_VICTIM = "a worker was told to leave, and a higher rank was kept"
@@ -346,11 +346,11 @@ STEPS = {
         (step(formed, b_lost, a, crashed), DROPPED),
         (step(formed, b_lost, a, failing), DROPPED),
         (step(formed, b_lost, a, worker(B, LEAVE, Cause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
-        (step(pings(replace(waits, given_up=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
+        (step(pings(replace(waits, replaced=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
         (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
         (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
         (step(waits, forming, a, b), DROPPED),
-        (step(replace(waits, given_up=(B,)), forming, a), DROPPED),
+        (step(replace(waits, replaced=(B,)), forming, a), DROPPED),
         (step(formed, waits, joins(A), b), NO_FAILURE),
         (step(formed, waits, joins(A, Cause.WORKER_FAILED)), NO_FAILURE),
         (step(formed, waits, joins(A, Cause.WORKER_FAILED), worker(X)), NO_FAILURE),
@@ -393,24 +393,24 @@ STEPS = {
         (step(formed, a_done, worker(A, FINISH), b, suspend=True), INVENTED),
     ],
     invariants.given_up_for_a_cause: [
-        (step(formed, b_lost, a, b), "worker 1 was given up without a cause"),
-        (step(pings(formed, DONE, OPEN), pings(b_lost), a, b), "worker 1 was given up without a cause"),
-        (step(pings(formed, DONE, RUNS), pings(b_lost), a, answered), "worker 1 was given up without a cause"),
-        (step(pings(formed, DONE, DONE), pings(b_lost), a, b), "worker 1 was given up without a cause"),
-        (step(pings(forming, DONE, OPEN), pings(b_lost), joins(A), b), "worker 1 was given up without a cause"),
-        (step(forming, b_lost, a), "worker 1 was given up without a cause"),
-        (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
-        (step(formed, c_told, a, b, c, spares=1), "worker 2 was given up without a cause"),
-        (step(formed, a_told, a, replace(c, id=None), replicas=1), "worker 0 was given up without a cause"),
-        (step(formed, replace(formed, replacements={2: 1}), a, b, c), "worker 2 was given up without a cause"),
-        (step(formed, b_lost, a, replace(b, id=None, invalid="no id")), "worker 1 was given up without a cause"),
+        (step(formed, b_lost, a, b), "worker 1 was replaced without a cause"),
+        (step(pings(formed, DONE, OPEN), pings(b_lost), a, b), "worker 1 was replaced without a cause"),
+        (step(pings(formed, DONE, RUNS), pings(b_lost), a, answered), "worker 1 was replaced without a cause"),
+        (step(pings(formed, DONE, DONE), pings(b_lost), a, b), "worker 1 was replaced without a cause"),
+        (step(pings(forming, DONE, OPEN), pings(b_lost), joins(A), b), "worker 1 was replaced without a cause"),
+        (step(forming, b_lost, a), "worker 1 was replaced without a cause"),
+        (step(formed, c_told, a, b, c, replicas=3), "worker 2 was replaced without a cause"),
+        (step(formed, c_told, a, b, c, spares=1), "worker 2 was replaced without a cause"),
+        (step(formed, a_told, a, replace(c, id=None), replicas=1), "worker 0 was replaced without a cause"),
+        (step(formed, replace(formed, replacements={2: 1}), a, b, c), "worker 2 was replaced without a cause"),
+        (step(formed, b_lost, a, replace(b, id=None, invalid="no id")), "worker 1 was replaced without a cause"),
         (step(formed, forming, a, worker(B, deleting=True)), NOT_LOST),
         (step(formed, forming, a, failing), NOT_LOST),
         (step(formed, forming, a, crashed), NOT_LOST),
         (step(formed, forming, a, worker(B, LEAVE, pod=PodState.SUCCEEDED)), NOT_LOST),
         (step(formed, forming, a, joins(B, pod=PodState.SUCCEEDED)), NOT_LOST),
-        (step(forming, b_lost, joins(A), joins(B)), "worker 1 was given up without a cause"),
-        (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was given up without a cause"),
+        (step(forming, b_lost, joins(A), joins(B)), "worker 1 was replaced without a cause"),
+        (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was replaced without a cause"),
         (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
     ],
     invariants.only_suspects_are_pinged: [

@@ -17,9 +17,9 @@ WAITS = Request(type=RequestType.JOIN, after=1, cause="Renewed")
 LONGEST_ID, LONGEST_NUMBER = "f" * 32, 10**15 - 1
 
 
-def owed(spec: Spec, state: State, workers: tuple[Worker, ...]) -> tuple[int, ...]:
+def missing_of(spec: Spec, state: State, workers: tuple[Worker, ...]) -> tuple[int, ...]:
     roster = roster_of(spec, state, workers)
-    return (*roster.owed, *roster.owed_spares)
+    return (*roster.missing, *roster.missing_spares)
 
 
 def formed(size: int, members: tuple[Member, ...], done: tuple[Member, ...] = ()) -> State:
@@ -55,7 +55,7 @@ def jobs(draw: st.DrawFn) -> tuple[Spec, State, tuple[Worker, ...]]:
 @given(jobs())
 def test_a_new_pod_has_an_index_below_twice_the_workers(job: tuple[Spec, State, tuple[Worker, ...]]) -> None:
     spec, state, workers = job
-    assert all(index < 2 * (spec.replicas + spec.spares) for index in owed(spec, state, workers))
+    assert all(index < 2 * (spec.replicas + spec.spares) for index in missing_of(spec, state, workers))
 
 
 @pytest.mark.parametrize("spares", [0, 6])
@@ -66,7 +66,7 @@ def test_the_largest_job_can_be_drained_as_a_whole(spares: int) -> None:
     workers = tuple(
         Worker(index=one.index, id=one.id, address="10.0.0.1:1", request=JOINED, draining=True) for one in members
     )
-    new = owed(Spec(replicas=replicas, spares=spares), formed(replicas, members), workers)
+    new = missing_of(Spec(replicas=replicas, spares=spares), formed(replicas, members), workers)
     assert len(new) == MAX_REPLICAS
     record = {"job": "j", "id": "9f3c01d2.0", "certificate": "PEM", "address": "10.0.0.1:27601"}
     assert ElasticWorkerSpec.parse({**record, "index": max(new)}).index == max(new)

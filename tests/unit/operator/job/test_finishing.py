@@ -7,7 +7,7 @@ from elasticjob.api import ElasticJobStatus, RoundRecord
 from elasticjob.rendezvous import Member, Request, State, Worker
 from elasticjob.rendezvous.model import Finishing as Clock
 from elasticjob.terms import RendezvousPhase, RequestType
-from elasticjob_operator.job.figures import figures_of
+from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper, formed
@@ -117,9 +117,9 @@ def test_no_minimum_is_missed_while_containers_upload() -> None:
     world.succeed(0, 1)
     world.join(0, stage=2)
     body = job(minReplicas=2) | {"status": told(world).dump()}
-    assert (figures_of(body).world_size, figures_of(body).min_replicas) == (0, 0)
+    assert (gauges_of(body).world_size, gauges_of(body).min_replicas) == (0, 0)
 
 
 def test_who_is_finishing_is_missed_no_more_than_who_has_finished() -> None:
     status = {"phase": "Forming", "rendezvous": {"round": 2, "finishing": "0/a", "finished": "1/b"}}
-    assert figures_of(job(minReplicas=4) | {"status": status}).min_replicas == 2
+    assert gauges_of(job(minReplicas=4) | {"status": status}).min_replicas == 2

@@ -38,8 +38,8 @@ def test_without_spares_all_are_counted() -> None:
 
 def test_who_is_on_the_way_out_counts_in_neither_number() -> None:
     workers = (joined(0, 0), replace(joined(1, 0), deleting=True), joined(2, 1))
-    given_up = replace(FORMED, replacements={2: 1})
-    found = status_of(report(given_up, workers=workers, ready={(0, 0), (1, 0), (2, 0)}))
+    replaced = replace(FORMED, replacements={2: 1})
+    found = status_of(report(replaced, workers=workers, ready={(0, 0), (1, 0), (2, 0)}))
     assert (found.replicas, found.ready_replicas) == (1, 1)
 
 

@@ -33,28 +33,28 @@ def test_it_lasts_where_nothing_happens(child):
 
 
 def test_it_ends_when_it_is_rung():
-    bell = Alarm()
-    threading.Timer(SHORT, bell.ring).start()
-    assert takes(bell.wait, LONG) < LONG
+    alarm = Alarm()
+    threading.Timer(SHORT, alarm.ring).start()
+    assert takes(alarm.wait, LONG) < LONG
 
 
 def test_what_was_rung_before_ends_the_next_wait_and_no_more():
-    bell = Alarm()
+    alarm = Alarm()
     for _ in range(100_000):  # more than a pipe holds
-        bell.ring()
-    assert takes(bell.wait, LONG) < LONG
-    while takes(bell.wait, SHORT) < SHORT:  # what the pipe still holds
+        alarm.ring()
+    assert takes(alarm.wait, LONG) < LONG
+    while takes(alarm.wait, SHORT) < SHORT:  # what the pipe still holds
         pass
-    assert takes(bell.wait, SHORT) >= SHORT
+    assert takes(alarm.wait, SHORT) >= SHORT
 
 
 def test_it_ends_with_a_process_and_only_once_for_each(child):
-    bell = Alarm()
+    alarm = Alarm()
     threading.Timer(SHORT, child.kill).start()
-    assert takes(bell.wait, LONG, [child.pid]) < LONG
-    assert takes(bell.wait, SHORT, [child.pid]) >= SHORT  # though it was not waited for yet
+    assert takes(alarm.wait, LONG, [child.pid]) < LONG
+    assert takes(alarm.wait, SHORT, [child.pid]) >= SHORT  # though it was not waited for yet
     assert child.wait() < 0
-    assert takes(bell.wait, SHORT, [child.pid]) >= SHORT
+    assert takes(alarm.wait, SHORT, [child.pid]) >= SHORT
 
 
 def test_the_end_of_one_process_is_awaited(child):

@@ -416,8 +416,8 @@ def test_a_failure_with_a_long_and_broken_message_spoils_no_join(sidecar, handle
     assert len(detail) == 1000
 
 
-class Parking:
-    """Processes that are parked and import, as far as the handler asks for them."""
+class Prestarting:
+    """Processes that are prestarted and import, as far as the handler asks for them."""
 
     def __init__(self, ready=False):
         self.ready, self.asked, self.killed = ready, threading.Event(), False
@@ -441,7 +441,7 @@ class Parking:
 def test_a_process_that_the_agent_killed_before_its_script_began_is_no_failure_of_the_training(
     sidecar, handler, killed, code, counts
 ):
-    handler._warm = Parking(ready=True)
+    handler._warm = Prestarting(ready=True)
     enter(sidecar, handler, 1)
     failed(0, code)
     handler._warm.killed = killed
@@ -458,7 +458,7 @@ def newcomer(plugin, sidecar):
     serves(sidecar)
     sidecar.answers[JOIN] = [handed(1), handed(2)]
     membership = plugin.create_handler(parameters(sidecar, close_timeout="1"))._membership
-    made = plugin.ElasticJobRendezvousHandler(membership._settings, membership, Parking())
+    made = plugin.ElasticJobRendezvousHandler(membership._settings, membership, Prestarting())
     thread = threading.Thread(target=made.next_rendezvous)
     yield made, thread
     made._warm.ready = True
@@ -495,7 +495,7 @@ def test_a_newcomer_joins_a_group_that_trains_once_its_processes_are_ready(sidec
     thread.start()
     for _ in range(5):
         handler._warm.asked.clear()
-        happened(handler._warm.asked, "a look at what is parked")
+        happened(handler._warm.asked, "a look at what is prestarted")
     assert sidecar.said(JOIN) == []
     if end == "it is ready":
         handler._warm.ready = True
@@ -649,15 +649,15 @@ def test_torchruns_log_ends_with_why_it_ends(torch, sidecar, handler, monkeypatc
     assert capsys.readouterr().err.splitlines() == lines
 
 
-@pytest.mark.parametrize("moment", ["the leave", "the end of the store", "the end of what is parked"])
+@pytest.mark.parametrize("moment", ["the leave", "the end of the store", "the end of what is prestarted"])
 def test_a_stop_signal_while_the_agent_ends_is_no_error_of_its_end(sidecar, handler, monkeypatch, moment):
     """torch would log a traceback of 90 lines."""
     enter(sidecar, handler, 1)
-    handler._warm = Parking()
+    handler._warm = Prestarting()
     owner, name = {
         "the leave": (handler._membership._client, "leave"),
         "the end of the store": (handler._store, "close"),
-        "the end of what is parked": (handler._warm, "close"),
+        "the end of what is prestarted": (handler._warm, "close"),
     }[moment]
     real, calls = getattr(owner, name), []
 

@@ -91,27 +91,27 @@ def test_what_a_leftover_starts_while_it_ends_is_ended_too(start, tmp_path):
 
 
 def test_those_that_train_in_a_later_round_and_all_others_are_spared(start):
-    parked, running = Leftovers.new_start(), Leftovers.new_start()
+    prestarted, running = Leftovers.new_start(), Leftovers.new_start()
     kept = [
-        start(parked),
+        start(prestarted),
         start(running),
         start(""),  # the agent's own helper
         start(Leftovers.new_start(), **{MARK: "1:1:run"}),  # of another agent
         start(Leftovers.new_start(), **{MARK: ""}),
     ]
-    end(Leftovers(lambda: {parked, running}))
+    end(Leftovers(lambda: {prestarted, running}))
     assert [process.poll() for process in kept] == [None] * len(kept)
 
 
-def test_a_process_that_is_parked_meanwhile_is_spared(start):
+def test_a_process_that_is_prestarted_meanwhile_is_spared(start):
     """It is in the list of processes before its pool says so."""
     made = []
-    parked = Leftovers.new_start()
-    process = start(parked)
+    prestarted = Leftovers.new_start()
+    process = start(prestarted)
 
     def living():
         made.append(process.poll())
-        return {parked}
+        return {prestarted}
 
     end(Leftovers(living))
     assert made == [None]
@@ -139,8 +139,8 @@ def zombies():
     return children("Z")
 
 def look_until(met):
-    give_up = time.monotonic() + 60
-    while not met() and time.monotonic() < give_up:
+    deadline = time.monotonic() + 60
+    while not met() and time.monotonic() < deadline:
         reaper.look()
         time.sleep(0.01)
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.errors import Closed, Leaving, RoundBroken, SidecarUnavailable
 from elasticjob_torch.wire import ProcessState

@@ -1,4 +1,4 @@
-"""An agent on paper: it parks real processes, and starts others in the ordinary way."""
+"""An agent on paper: it prestarts real processes, and starts others in the ordinary way."""
 
 import json
 import os
@@ -51,13 +51,13 @@ class Agent:
         finally:
             os.close(file)
 
-    def park(self, start: Start) -> subprocess.Popen[bytes]:
-        """Park a process and wait until its imports are done."""
+    def prestart(self, start: Start) -> subprocess.Popen[bytes]:
+        """Prestart a process and wait until its imports are done."""
         self.pool.start(0, start)
         self.pool.watch()
-        self.until(lambda: self._is_over(), "a parked process with its imports done")
-        parked = self.pool._parked.get(0)
-        return parked.popen if parked else None  # type: ignore[return-value]
+        self.until(lambda: self._is_over(), "a prestarted process with its imports done")
+        prestarted = self.pool._prestarted.get(0)
+        return prestarted.popen if prestarted else None  # type: ignore[return-value]
 
     def ordinary(self, start: Start, learn: str = "") -> str:
         """Run the script to its end in the ordinary way; return what it printed."""
@@ -71,7 +71,7 @@ class Agent:
         return self.output.read_text()
 
     def warm(self, start: Start) -> str:
-        """The same with the parked process."""
+        """The same with the prestarted process."""
         self.output.write_text("")
         process = self.pool.take(0, start)
         assert process is not None, self.told()
@@ -88,8 +88,8 @@ class Agent:
         self.until(lambda: words in self.told(), repr(words))
 
     def _is_over(self) -> bool:
-        parked = self.pool._parked.get(0)
-        return parked is None or bool(parked.modules)
+        prestarted = self.pool._prestarted.get(0)
+        return prestarted is None or bool(prestarted.modules)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elasticjob_torch.warm.command import can_be_parked, expect, guessed_environment
+from elasticjob_torch.warm.command import can_be_prestarted, expect, guessed_environment
 from elasticjob_torch.warm.orders import _OF_A_ROUND
 
 PYTHON = "/usr/bin/python"
@@ -35,7 +35,7 @@ def test_what_is_sure(argv, arguments, processes):
         ["torchrun", "--run-path", "train.py"],
         ["torchrun", "--nproc-per-node=gpu", "train.py"],
         ["torchrun", "--tee=3", "train.py"],
-        ["torchrun", "--rdzv-backend=c10d", "train.py"],  # which never asks for what is parked
+        ["torchrun", "--rdzv-backend=c10d", "train.py"],  # which never asks for what is prestarted
         ["torchrun", "--rdzv_backend=static", "train.py"],
         ["torchrun", "--rdzv_backend", "c10d", "train.py"],
         ["torchrun"],
@@ -66,8 +66,8 @@ def test_nor_is_a_number_or_an_interpreter(environment):
         ([PYTHON, "-u", "-m"], False),
     ],
 )
-def test_which_commands_can_be_parked(arguments, can):
-    assert can_be_parked(arguments, PYTHON) is can
+def test_which_commands_can_be_prestarted(arguments, can):
+    assert can_be_prestarted(arguments, PYTHON) is can
 
 
 @pytest.mark.parametrize(

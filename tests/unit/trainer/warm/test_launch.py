@@ -37,7 +37,7 @@ def no_means(*_: object, **__: object) -> None:
     raise OSError("read-only file system")
 
 
-def test_torchs_processes_are_parked_ones_from_then_on(torch: SimpleNamespace) -> None:
+def test_torchs_processes_are_prestarted_ones_from_then_on(torch: SimpleNamespace) -> None:
     pool = launch.switch_on(lambda _: True)
     assert pool is ahead.pool()
     assert torch.Popen.__func__ is launch.Launch.popen
@@ -69,4 +69,4 @@ def test_a_torch_that_starts_processes_elsewhere_goes_on_without_it(
     ahead.pool()
     assert launch.switch_on(lambda _: True) is None
     assert caplog.messages == [f"warm restart is off: this torch starts its processes in another way ({error})"]
-    assert ahead._pool is None, "what was parked before torch was imported is ended"
+    assert ahead._pool is None, "what was prestarted before torch was imported is ended"

@@ -19,7 +19,7 @@ def learned() -> Iterator[Learned]:
 
 
 def train(learned: Learned, noted: str, early: list[str] | None = None) -> None:
-    """A process that notes so much, after those imports if it was parked."""
+    """A process that notes so much, after those imports if it was prestarted."""
     file = Path(learned.new_file(0))
     if early is not None:
         learned.begins_with(0, early)
@@ -27,8 +27,8 @@ def train(learned: Learned, noted: str, early: list[str] | None = None) -> None:
     learned.read()
 
 
-def park(learned: Learned, done: int | None = None, differs: str | None = None) -> list[str]:
-    """A parked process that is ready."""
+def prestart(learned: Learned, done: int | None = None, differs: str | None = None) -> list[str]:
+    """A prestarted process that is ready."""
     imports = learned.imports(0)
     return learned.compare(imports, learned.states(0), len(imports) if done is None else done, differs)
 
@@ -39,36 +39,38 @@ def test_of_an_ordinary_start_others_are_told_what_began_in_the_first_state(lear
     assert learned.shared() == ["first"]
 
 
-def test_all_is_told_as_soon_as_a_parked_process_was_in_the_same_states(learned: Learned) -> None:
+def test_all_is_told_as_soon_as_a_prestarted_process_was_in_the_same_states(learned: Learned) -> None:
     train(learned, NOTED)
-    assert park(learned) == ALL
+    assert prestart(learned) == ALL
     assert learned.shared() == ALL
 
 
 @pytest.mark.parametrize("again", ["second 2.2\n", "third 9.9\nsecond 9.9\n"])
 def test_what_a_warm_process_notes_of_its_early_imports_counts_for_nothing(learned: Learned, again: str) -> None:
     train(learned, NOTED)
-    park(learned)
+    prestart(learned)
     train(learned, again, early=ALL)
     assert learned.states(0)["second"] == "1.2"
     assert learned.shared() == learned.imports(0) == ALL
 
 
-def test_what_it_imports_besides_is_told_when_a_parked_process_has_been_in_its_state(learned: Learned) -> None:
+def test_what_it_imports_besides_is_told_when_a_prestarted_process_has_been_in_its_state(learned: Learned) -> None:
     train(learned, NOTED)
-    park(learned)
+    prestart(learned)
     train(learned, "fourth 2.3\n", early=ALL)
     assert learned.shared() == ALL
-    park(learned)
+    prestart(learned)
     assert learned.shared() == [*ALL, "fourth"]
 
 
-def test_an_ordinary_start_in_other_states_takes_nothing_back_until_a_parked_process_differs(learned: Learned) -> None:
+def test_an_ordinary_start_in_other_states_takes_nothing_back_until_a_prestarted_process_differs(
+    learned: Learned,
+) -> None:
     train(learned, NOTED)
-    park(learned)
+    prestart(learned)
     train(learned, "first 1.1\nsecond 7.7\nthird 2.2\n")
     assert learned.shared() == ALL
-    assert park(learned, done=1, differs="logging") == ["first"]
+    assert prestart(learned, done=1, differs="logging") == ["first"]
     assert learned.shared() == learned.imports(0) == ["first"]
 
 

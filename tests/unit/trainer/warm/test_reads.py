@@ -15,14 +15,14 @@ def everything(): return dict(os.environ)
 
 @pytest.fixture
 def two_rounds(agent):
-    """Park a process that imports `library`, and let it train with another rank; returns what the script has printed,
-    and the process."""
+    """Prestart a process that imports `library`, and let it train with another rank; returns what the script has
+    printed, and the process."""
 
     def run(library, shown="library.VALUE"):
         agent.library(HELPER, "helper")
         agent.library(library)
         agent.script.write_text(f"import os, library; print(os.getpid(), {shown})")
-        process = agent.park(agent.start(RANK="1", MASTER_PORT="1111"))
+        process = agent.prestart(agent.start(RANK="1", MASTER_PORT="1111"))
         start = agent.start(RANK="2", MASTER_PORT="2222")
         if process is None:
             return agent.ordinary(start), process
@@ -198,12 +198,12 @@ def test_only_what_needs_the_module_that_has_read_the_rank_is_imported_later(age
     agent.library("import json", "third")
     agent.pool.give(["first", "second", "third"])
     agent.script.write_text("import first, second, third, reader; print(reader.RANK)")
-    agent.park(agent.start(RANK="1"))
+    agent.prestart(agent.start(RANK="1"))
     assert agent.warm(agent.start(RANK="2")) == "2\n"
     agent.heard("not imported early any more: first (reader reads RANK)")
-    agent.park(agent.start(RANK="2"))
+    agent.prestart(agent.start(RANK="2"))
     agent.heard("not imported early any more: second (second imports reader, which is to be imported later)")
-    agent.park(agent.start(RANK="2"))
+    agent.prestart(agent.start(RANK="2"))
     assert agent.warm(agent.start(RANK="3")) == "3\n"
     agent.heard("training process 0 starts warm")
 
@@ -216,7 +216,7 @@ def test_what_is_below_an_import_that_is_left_out_is_left_out_with_it(agent):
     agent.library("")
     agent.pool.give(["package", "package.part", "library"])
     agent.script.write_text("import package.part; print(package.RANK)")
-    agent.park(agent.start(RANK="1"))
+    agent.prestart(agent.start(RANK="1"))
     assert agent.warm(agent.start(RANK="2")) == "2\n"
     agent.heard("not imported early any more: package (package reads RANK)")
     assert agent.pool._learned.imports(0) == ["library"]
@@ -226,11 +226,11 @@ def test_a_guess_that_was_wrong_leaves_no_import_out(agent):
     """Nobody knows the rank before the first round; the next process is given it from the start."""
     agent.library("import os; RANK = os.environ['RANK']")
     agent.script.write_text("import library; print(library.RANK)")
-    agent.park(replace(agent.start(RANK="0"), is_guessed=True))
+    agent.prestart(replace(agent.start(RANK="0"), is_guessed=True))
     assert agent.warm(agent.start(RANK="2")) == "2\n"
     agent.heard("training process 0 starts in the ordinary way: library reads RANK")
     agent.until(lambda: not agent.pool._handed.processes, "its agent to let it go")
-    agent.park(agent.start(RANK="2"))
+    agent.prestart(agent.start(RANK="2"))
     assert agent.warm(agent.start(RANK="2", MASTER_PORT="2222")) == "2\n"
     agent.heard("training process 0 starts warm")
 

@@ -72,8 +72,8 @@ def trained(agent):
     return start
 
 
-def parked(agent):
-    found = agent.pool._parked.get(0)
+def prestarted(agent):
+    found = agent.pool._prestarted.get(0)
     return found is not None and found.modules and found.imports
 
 
@@ -86,8 +86,8 @@ def test_early_imports_end_where_the_script_changes_what_they_may_depend_on(agen
     agent.pool.tell(lambda names: told.append(names) is None)
     start = trained(agent)
     agent.heard(f"the script has changed {what} by then")
-    agent.until(lambda: parked(agent), "a parked process")
-    assert "library" in parked(agent)
+    agent.until(lambda: prestarted(agent), "a prestarted process")
+    assert "library" in prestarted(agent)
     assert agent.warm(start) == "False\n"
     agent.heard("training process 0 starts warm")
     assert not any("second" in names for names in told)
@@ -113,20 +113,22 @@ def test_what_an_import_changes_and_what_is_added_does_not_end_them(agent, impat
     )
     agent.pool.tell(lambda names: told.append(names) is None)
     start = trained(agent)
-    agent.until(lambda: "second" in (parked(agent) or ()), "a parked process with both")
+    agent.until(lambda: "second" in (prestarted(agent) or ()), "a prestarted process with both")
     agent.until(lambda: told, "both to be told")
     assert [name for name in told[0] if name in ("library", "second")] == ["library", "second"]
     assert agent.warm(start) == "True\n"
 
 
-def test_what_is_parked_in_another_order_than_the_scripts_is_parked_anew(agent, impatient):
+def test_what_is_prestarted_in_another_order_than_the_scripts_is_prestarted_anew(agent, impatient):
     agent.library("")
     agent.library("", "second")
     agent.script.write_text("import second, library")
-    first = agent.park(agent.start())
+    first = agent.prestart(agent.start())
     trained(agent)
-    agent.until(lambda: [n for n in parked(agent) or () if n in ("library", "second")] == ["second", "library"], "both")
-    assert agent.pool._parked[0].popen.pid != first.pid
+    agent.until(
+        lambda: [n for n in prestarted(agent) or () if n in ("library", "second")] == ["second", "library"], "both"
+    )
+    assert agent.pool._prestarted[0].popen.pid != first.pid
 
 
 @pytest.mark.parametrize(

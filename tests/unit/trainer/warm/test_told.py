@@ -20,7 +20,7 @@ START = Start((sys.executable, "-u", "train.py"), {}, (1, 2), {})
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """It parks nothing, for want of room."""
+    """It prestarts nothing, for want of room."""
     monkeypatch.setattr(room, "rooms", lambda: [room.Room(0, 0)])
     monkeypatch.setattr(pools, "_QUIET_SECONDS", 0.05)
     monkeypatch.setattr(pools, "_TICK_SECONDS", 0.01)
@@ -80,7 +80,7 @@ def test_what_was_imported_early_is_told_with_what_the_script_then_imports(
     told: list[list[str]] = []
     agent.pool.tell(lambda names: told.append(names) is None)
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     agent.pool.take(0, start, agent.pool.expects(0, start)).wait(DEADLINE)
     agent.until(lambda: told[-1:] == [["library", "another"]], "both imports to be told")
 
@@ -108,15 +108,15 @@ def test_what_a_process_asks_for_again_after_a_warm_start_takes_nothing_back(
             launch(
                 args=start.arguments, env=start.environment, stdout=output, stderr=output, start_new_session=True
             ).wait(DEADLINE)
-        agent.until(lambda: parked(agent), "all to be parked")
+        agent.until(lambda: prestarted(agent), "all to be prestarted")
         agent.until(lambda: told[-1:] == [all_of_them], "all to be told")
     shorter = [len(names) for names in told]
     assert shorter == sorted(shorter)
     assert agent.told().count("starts warm") == 2
 
 
-def parked(agent: Any) -> bool:
-    process = agent.pool._parked.get(0)
+def prestarted(agent: Any) -> bool:
+    process = agent.pool._prestarted.get(0)
     return process is not None and process.modules > 0 and "second" in process.imports
 
 

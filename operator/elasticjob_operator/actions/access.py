@@ -29,7 +29,7 @@ class Obstacle(Exception):
     """An object is in the way; the sentence names it and says what to do."""
 
 
-class Grants:
+class Access:
     """The access and the budget of one job's workers, as far as this operator knows. `problem`: why they have not the
     access, without which no pod is made; `budget_problem`: why the budget is not as it should be, and what follows."""
 

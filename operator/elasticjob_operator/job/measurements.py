@@ -30,7 +30,7 @@ class Metric(StrEnum):
     PINGED = "workers pinged"
     RESTARTS = "restarts"
     JOBS_ENDED = "jobs ended"
-    TOLD = "seconds from a cause to the status that tells of it"
+    NOTIFIED = "seconds from a cause to the status that tells of it"
     REFORMED = "seconds from a cause to the next round"
     TRAINED = "seconds trained"
     STARTING = "seconds in which processes started"
@@ -40,7 +40,7 @@ class Metric(StrEnum):
     WORKERS_WANTED = "worker seconds wanted"
 
 
-class Observation(NamedTuple):
+class Measurement(NamedTuple):
     """`label`: the one label's value, empty for a metric without."""
 
     metric: Metric
@@ -59,13 +59,13 @@ class Times:
 
 def observe(
     report: Report, clocks: Clocks, times: Times, now: float, heard: float | None, announced: Iterable[str] = ()
-) -> tuple[list[Observation], Times]:
+) -> tuple[list[Measurement], Times]:
     """What the step that made `report` adds, and the times for the next one.
 
     `clocks` are those before the step; `heard`: when the news that it was made for came in, None where only time has
     passed; `announced`: the reasons of its events.
     """
-    found = [Observation(Metric.EVENTS, label=reason) for reason in announced]
+    found = [Measurement(Metric.EVENTS, label=reason) for reason in announced]
     found += _seconds(report, now - times.counted)
     fresh = report.before.term == 0 or (report.suspended and report.before.rendezvous.phase is FORMING)
     times = Times(counted=now, caused=now if fresh else times.caused)
@@ -74,28 +74,28 @@ def observe(
         found += happened
     state, before = report.decision.state, report.before
     if state.ping > before.rendezvous.ping.number:
-        found.append(Observation(Metric.PINGED, len(state.pinged)))
+        found.append(Measurement(Metric.PINGED, len(state.pinged)))
     if state.restarts > before.restarts:
-        found.append(Observation(Metric.RESTARTS, state.restarts - before.restarts))
+        found.append(Measurement(Metric.RESTARTS, state.restarts - before.restarts))
     if state.ended and state.outcome is not before.rendezvous.outcome:
-        found.append(Observation(Metric.JOBS_ENDED, label=str(state.outcome)))
+        found.append(Measurement(Metric.JOBS_ENDED, label=str(state.outcome)))
     return found, times
 
 
 def _happened(
     report: Report, event: Event, clocks: Clocks, times: Times, now: float, heard: float | None
-) -> tuple[list[Observation], Times]:
+) -> tuple[list[Measurement], Times]:
     cause = event.cause
     if event.reason == "WorkerLost":
-        return [Observation(Metric.WORKERS_LOST, label=cause)], times
+        return [Measurement(Metric.WORKERS_LOST, label=cause)], times
     if event.reason in (ROUND_BROKEN, ROUND_REOPENED, STAGE_FINISHED):
         caused = _caused(report.before.rendezvous, cause, clocks, heard)
-        ended = [Observation(Metric.ROUNDS_ENDED, label=cause)]
-        told = [] if caused is None else [Observation(Metric.TOLD, max(0.0, now - caused), cause)]
+        ended = [Measurement(Metric.ROUNDS_ENDED, label=cause)]
+        told = [] if caused is None else [Measurement(Metric.NOTIFIED, max(0.0, now - caused), cause)]
         return ended + told, replace(times, caused=now if caused is None else caused)
     if event.reason == ROUND_FORMED:
-        formed = [Observation(Metric.ROUNDS_FORMED, label=cause)]
-        took = [] if times.caused is None else [Observation(Metric.REFORMED, max(0.0, now - times.caused), cause)]
+        formed = [Measurement(Metric.ROUNDS_FORMED, label=cause)]
+        took = [] if times.caused is None else [Measurement(Metric.REFORMED, max(0.0, now - times.caused), cause)]
         return formed + took, replace(times, caused=None)
     return [], times
 
@@ -109,7 +109,7 @@ def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float |
     return min((one.since for one in pinged if one.acked is None), default=None)
 
 
-def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
+def _seconds(report: Report, elapsed: float) -> Iterator[Measurement]:
     """Where the time since the last step went; a job that is suspended or has ended wants none, and nor
     does one that waits for containers that go on after success."""
     before, spec = report.before.rendezvous, report.spec
@@ -117,16 +117,16 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
     if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (report.suspended and not closed):
         return
     if is_waiting(report.before):
-        yield Observation(Metric.FINISHING, elapsed)
+        yield Measurement(Metric.FINISHING, elapsed)
         return
     if before.phase is FORMING:
         unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
-        yield Observation(Metric.LOST, elapsed, before.cause or unknown)
+        yield Measurement(Metric.LOST, elapsed, before.cause or unknown)
     elif says_so(report.before):
-        yield Observation(Metric.LOST, elapsed, FAULT)
+        yield Measurement(Metric.LOST, elapsed, FAULT)
     elif report.before.starting:
-        yield Observation(Metric.STARTING, elapsed)
+        yield Measurement(Metric.STARTING, elapsed)
     else:
-        yield Observation(Metric.TRAINED, elapsed)
-        yield Observation(Metric.WORKERS_TRAINED, elapsed * len(before.participants))
-    yield Observation(Metric.WORKERS_WANTED, elapsed * spec.replicas)
+        yield Measurement(Metric.TRAINED, elapsed)
+        yield Measurement(Metric.WORKERS_TRAINED, elapsed * len(before.participants))
+    yield Measurement(Metric.WORKERS_WANTED, elapsed * spec.replicas)

@@ -1,8 +1,8 @@
-"""What a parked process does between Python's own start and its script: early imports, then a wait for orders.
+"""What a prestarted process does between Python's own start and its script: early imports, then a wait for orders.
 
-`sitecustomize` calls `park`, which returns when the process is to train, and else never: it ends when its agent does.
-It leaves nothing of its own behind: no module, no descriptor, no patched class. What it uses must be imported in each
-training process anyway (`agent.record`, `agent.stacks`), so that ``sys.modules`` is as in an ordinary start.
+`sitecustomize` calls `prestart`, which returns when the process is to train, and else never: it ends when its agent
+does. It leaves nothing of its own behind: no module, no descriptor, no patched class. What it uses must be imported in
+each training process anyway (`agent.record`, `agent.stacks`), so that ``sys.modules`` is as in an ordinary start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elasticjob_torch.warm.files import file_state, pour, read_text, write_text
 from elasticjob_torch.warm.gentle import Gentle
 from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
 from elasticjob_torch.warm.lifeline import Lifeline
-from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, Read, decode, differing, encode, invalidated
+from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PRESTARTED, Read, decode, differing, encode, invalidated
 from elasticjob_torch.warm.patches import Patches
 from elasticjob_torch.warm.reads import Reads
 from elasticjob_torch.warm.script import AsInScript
@@ -33,10 +33,10 @@ _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # known with the orders
 _CUSTOMIZE = "sitecustomize"
 _OOM = "/proc/self/oom_score_adj"
 _ALONE = 1  # the exit code when the agent is gone
-_OOM_PARKED = "1000"  # if memory runs out, this one first
+_OOM_PRESTARTED = "1000"  # if memory runs out, this one first
 
 
-def park(customize: Callable[[], None], record_exception: Callable[[dict[str, str]], None]) -> None:
+def prestart(customize: Callable[[], None], record_exception: Callable[[dict[str, str]], None]) -> None:
     """Wait with the script's imports done until this process is to train.
 
     Args:
@@ -45,7 +45,7 @@ def park(customize: Callable[[], None], record_exception: Callable[[dict[str, st
     """
     record = {**os.environ, _ERROR_FILE: "not known yet"}
     record_exception(record)
-    process = Parked(*map(int, os.environ.pop(PARKED).split()))
+    process = Prestarted(*map(int, os.environ.pop(PRESTARTED).split()))
     try:
         process.begin()
         process.do(customize)
@@ -55,7 +55,7 @@ def park(customize: Callable[[], None], record_exception: Callable[[dict[str, st
     except _Unfit as unfit:
         process.start_anew(unfit.found)
     except BaseException as error:
-        process.start_anew([Read("", "", f"a parked process met {type(error).__name__}: {error}")])
+        process.start_anew([Read("", "", f"a prestarted process met {type(error).__name__}: {error}")])
     with contextlib.suppress(Exception):
         _leave_nothing()
 
@@ -68,8 +68,8 @@ class _Unfit(Exception):
         self.found = list(found) or [Read(name, "", why)]
 
 
-class Parked:
-    """One parked process, from inside."""
+class Prestarted:
+    """One prestarted process, from inside."""
 
     def __init__(self, descriptor: int, lifeline: int) -> None:
         import _socket  # `socket` imports much
@@ -107,7 +107,7 @@ class Parked:
             self._kept.append(kept)
         self._oom = read_text(_OOM).strip()
         if self._oom:
-            for value in (_OOM_PARKED, self._oom, _OOM_PARKED):
+            for value in (_OOM_PRESTARTED, self._oom, _OOM_PRESTARTED):
                 if not write_text(_OOM, value):
                     raise _Unfit("", "a process here cannot set its oom_score_adj, or not set it back")
         self._reads.begin()

@@ -1,4 +1,4 @@
-"""The interface between the rendezvous handler and prestarted processes for the next round.
+"""The hook for what has processes prestarted for the next round: what the rendezvous handler asks of it.
 
 `elasticjob_torch.warm` implements it and is optional: no other package imports it. `create_handler` receives it.
 """
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 
-class Parking(Protocol):
-    """Prestarted processes, and training processes that were prestarted."""
+class Prestarting(Protocol):
+    """Processes that are prestarted, and those of a round that were."""
 
     def is_ready(self) -> bool:
-        """Say whether all prestarted processes have finished their imports."""
+        """Say whether no prestarted process has anything to import any more."""
 
     def has_killed(self) -> bool:
         """Say whether a training process was killed since the last call because it did not reach its script."""
@@ -30,13 +30,13 @@ class Parking(Protocol):
 class SwitchOn(Protocol):
     """Begins to prestart processes."""
 
-    def __call__(self, on_learned: Callable[[list[str]], bool]) -> Parking | None:
-        """Return None if the job does not want that, or if it is impossible.
+    def __call__(self, on_learned: Callable[[list[str]], bool]) -> Prestarting | None:
+        """Return None where the job does not want that, or it cannot be.
 
         ``on_learned`` receives the script's imports, and returns whether they are taken.
         """
 
 
-def never_parks(on_learned: Callable[[list[str]], bool]) -> Parking | None:
+def never_prestarts(on_learned: Callable[[list[str]], bool]) -> Prestarting | None:
     """Prestart nothing."""
     return None

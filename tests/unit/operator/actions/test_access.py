@@ -8,8 +8,8 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError
-from elasticjob_operator.actions import grants as grants_module
-from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, WITHOUT_BUDGET, Grants
+from elasticjob_operator.actions import access as access_module
+from elasticjob_operator.actions.access import REFUSED_SECONDS, SOON_SECONDS, WITHOUT_BUDGET, Access
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from simulation.validity import Refusal
@@ -25,13 +25,13 @@ BUDGET, WELL = "poddisruptionbudgets/digits-worker", 10.0
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> RecordingServer:
-    monkeypatch.setattr(grants_module, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+    monkeypatch.setattr(access_module, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     return RecordingServer()
 
 
-def grants(server: RecordingServer, events: list[str] | None = None) -> Grants:
+def access_of(server: RecordingServer, events: list[str] | None = None) -> Access:
     announcer: Any = Announcements() if events is None else events
-    return Grants(server.client(), announcer, network_policy=False)
+    return Access(server.client(), announcer, network_policy=False)
 
 
 def owners(server: RecordingServer) -> set[str]:
@@ -53,8 +53,8 @@ def spec(**pod: Any) -> ElasticJobSpec:
     return ElasticJobSpec.parse(body)
 
 
-async def given(server: RecordingServer, uid: str = JOB_UID) -> Grants:
-    made, body = grants(server), job()
+async def given(server: RecordingServer, uid: str = JOB_UID) -> Access:
+    made, body = access_of(server), job()
     body["metadata"]["uid"] = uid
     assert await made.give(body, spec(), within=WELL, budget=CLOSED) == Done()
     return made
@@ -65,7 +65,7 @@ def waits(kind: str, seconds: float) -> Retry | LookAgain:
     return LookAgain(seconds) if kind == "poddisruptionbudgets" else Retry(seconds)
 
 
-def problem_of(made: Grants, kind: str) -> str:
+def problem_of(made: Access, kind: str) -> str:
     if kind != "poddisruptionbudgets":
         assert made.problem is not None
         return made.problem
@@ -83,7 +83,7 @@ async def test_it_makes_what_is_missing_and_looks_no_more_for_a_while(server: Re
 
 
 async def test_a_budget_waits_for_pods_and_the_access_is_not_looked_at_again_for_it(server: RecordingServer) -> None:
-    made = grants(server)
+    made = access_of(server)
     assert await made.give(job(), spec(), within=WELL, budget=None) == Done()
     assert sorted(server.objects) == sorted(f"{kind}/digits-worker" for kind in KINDS[:-1])
     assert made.owes(CLOSED)
@@ -117,12 +117,12 @@ async def test_a_budget_that_is_not_to_be_is_not_made_and_the_jobs_own_is_delete
 
 async def test_a_users_own_budget_of_that_name_stays_where_there_is_to_be_none(server: RecordingServer) -> None:
     server.objects[BUDGET] = {"kind": "theirs", "spec": {}}
-    assert await grants(server).give(job(), spec(), within=WELL, budget=Budget.NONE) == Done()
+    assert await access_of(server).give(job(), spec(), within=WELL, budget=Budget.NONE) == Done()
     assert BUDGET in server.objects
 
 
 async def test_a_budget_that_cannot_be_deleted_is_told(server: RecordingServer) -> None:
-    made = grants(server)
+    made = access_of(server)
     server.refuses["GET poddisruptionbudgets"] = Refusal(403, "Forbidden", "no right")
     assert await made.give(job(), spec(), within=WELL, budget=Budget.NONE) == LookAgain(SOON_SECONDS)
     sentence = "the PodDisruptionBudget digits-worker, which is not to be, cannot be deleted: no right"
@@ -132,7 +132,7 @@ async def test_a_budget_that_cannot_be_deleted_is_told(server: RecordingServer) 
 async def test_a_budget_that_is_refused_keeps_no_pod_from_being_made_and_is_told_once(server: RecordingServer) -> None:
     server.refuses["POST poddisruptionbudgets"] = Refusal(403, "Forbidden", "exceeded quota: no-budgets")
     events = Announcements()
-    made = grants(server, events)
+    made = access_of(server, events)
     looks = [await made.give(job(), spec(), within=WELL, budget=CLOSED)]
     await asyncio.sleep(SOON_SECONDS)
     looks.append(await made.give(job(), spec(), within=WELL, budget=CLOSED))
@@ -159,7 +159,7 @@ async def test_an_object_on_its_way_out_is_waited_for(server: RecordingServer) -
     await given(server, "the former job's uid")
     with server.objects.edited("roles/digits-worker") as role:
         role["metadata"]["finalizers"] = ["example.com/slow"]
-    made = grants(server)
+    made = access_of(server)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(SOON_SECONDS)
     await asyncio.sleep(SOON_SECONDS)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(SOON_SECONDS)
@@ -174,9 +174,9 @@ async def test_an_object_that_does_not_go_is_named(server: RecordingServer) -> N
     await given(server)
     with server.objects.edited("roles/digits-worker") as role:
         role["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    made = grants(server)
+    made = access_of(server)
     await made.give(job(), spec(), within=WELL, budget=CLOSED)
-    await asyncio.sleep(grants_module.GOING_SECONDS)
+    await asyncio.sleep(access_module.GOING_SECONDS)
     await made.give(job(), spec(), within=WELL, budget=CLOSED)
     assert made.problem == "the Role digits-worker is being deleted and does not go: see its metadata.finalizers"
 
@@ -242,7 +242,7 @@ async def test_what_is_nobodys_and_has_not_the_jobs_label_stays_and_is_told(serv
     await given(server)
     server.objects[f"{kind}/digits-worker"] |= {"metadata": {"annotations": {"example.com/identity": "train"}}}
     before = server.objects[f"{kind}/digits-worker"]
-    made = grants(server)
+    made = access_of(server)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == waits(kind, SOON_SECONDS)
     assert server.objects[f"{kind}/digits-worker"] == before
     assert problem_of(made, kind).endswith("exists and is not this job's: delete it, or give the job another name")
@@ -270,7 +270,7 @@ async def test_what_an_earlier_version_made_without_the_label_gets_it_once(serve
 async def test_what_is_not_the_jobs_stays_and_is_told_once(server: RecordingServer, kind: str) -> None:
     server.objects[f"{kind}/digits-worker"] = {"kind": "theirs"}
     foreign, events = server.objects[f"{kind}/digits-worker"], Announcements()
-    made = grants(server, events)
+    made = access_of(server, events)
     # until then the status has told it
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == waits(kind, SOON_SECONDS)
     await asyncio.sleep(SOON_SECONDS)
@@ -288,7 +288,7 @@ async def test_what_is_not_the_jobs_stays_and_is_told_once(server: RecordingServ
 
 async def test_a_refusal_of_the_api_server_is_told(server: RecordingServer) -> None:
     server.refuses["POST roles"] = Refusal(403, "Forbidden", "exceeded quota: few-roles")
-    made = grants(server)
+    made = access_of(server)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(SOON_SECONDS)
     assert made.problem == ("the Role digits-worker, which the workers need, cannot be had: exceeded quota: few-roles")
 
@@ -304,7 +304,7 @@ async def test_a_busy_api_server_is_no_answer(server: RecordingServer) -> None:
 
 async def test_the_jobs_account_has_the_pull_secrets_of_the_namespaces_own(server: RecordingServer) -> None:
     server.objects["serviceaccounts/default"] = {"imagePullSecrets": [{"name": "registry"}]}
-    made = grants(server)
+    made = access_of(server)
     await made.give(job(), spec(), within=WELL, budget=CLOSED)
     with server.objects.edited("serviceaccounts/digits-worker") as account:
         assert account["imagePullSecrets"] == [{"name": "registry"}]

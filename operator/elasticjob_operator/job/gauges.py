@@ -11,7 +11,7 @@ from elasticjob_operator.job.network import CONNECTED
 from elasticjob_operator.job.stalls import PROGRESSING
 
 
-class Figures(NamedTuple):
+class JobGauges(NamedTuple):
     """Of one job, as its newest known object says."""
 
     namespace: str
@@ -34,7 +34,7 @@ class Figures(NamedTuple):
     avoided_nodes: tuple[str, ...]
 
 
-def figures_of(job: Object) -> Figures:
+def gauges_of(job: Object) -> JobGauges:
     """The API server has filled in the spec's defaults; a job without a status is a new one."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     agreed, progress = status.get("rendezvous") or {}, status.get("progress") or {}
@@ -42,7 +42,7 @@ def figures_of(job: Object) -> Figures:
     closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
     conditions = {(one.get("type"), one.get("status")) for one in status.get("conditions", ())}
     least = 0 if (FINISHING, "True") in conditions else max(1, spec.get("minReplicas", 1) - len(done))
-    return Figures(
+    return JobGauges(
         namespace=job["metadata"]["namespace"],
         name=job["metadata"]["name"],
         phase=status.get("phase", "Pending"),

@@ -1,4 +1,4 @@
-"""One agent's course through the rendezvous, from its start to its end, without torch, threads or sockets.
+"""One agent's way through the rendezvous, from its start to its end, without torch, threads or sockets.
 
 It holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change, and how it
 ends. It is written as generators of steps. Each yields a call that may take time, and continues with its result or its
@@ -49,7 +49,7 @@ class CannotRunHere(Exception):
     """This process runs where it cannot work. The message is one sentence for the user."""
 
 
-class Course(ABC):
+class AgentStateMachine(ABC):
     """What an agent does in the rendezvous, in steps; what they raise and return says `Membership`.
 
     Args:
@@ -238,13 +238,13 @@ class Course(ABC):
     def _telling(self, tell: Callable[[], Any], seconds: float) -> Steps[None]:
         """Make a call that requires the sidecar to know this trainer, which it does once the stream is open again."""
         patience = min(seconds, self._settings.sidecar_timeout)
-        give_up = self._clock() + patience
+        deadline = self._clock() + patience
         while True:
             yield from self._stream_opens(patience)
             try:
                 yield tell
             except NoTrainer:
-                if self._clock() > give_up:
+                if self._clock() > deadline:
                     raise
                 yield partial(self._sleep, 0.1)
             else:
@@ -276,13 +276,13 @@ class Course(ABC):
 
     def _stream_opens(self, seconds: float | None = None) -> Steps[None]:
         seconds = self._settings.sidecar_timeout if seconds is None else seconds
-        give_up = self._clock() + seconds
+        deadline = self._clock() + seconds
         while not (yield partial(self._events.opens, 0.1)):
             if self._events.superseded:
                 raise CannotRunHere("a newer torchrun in this pod has taken this one's place")
             if self._events.taken:
                 raise CannotRunHere(self._events.taken)
-            if self._clock() > give_up:
+            if self._clock() > deadline:
                 raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
 
     def _check_run_id(self, run_id: str) -> None:

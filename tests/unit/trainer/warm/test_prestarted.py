@@ -1,4 +1,5 @@
-"""Parked processes: what they are to their script, and what becomes of those that cannot stand for an ordinary start.
+"""Prestarted processes: what they are to their script, and what becomes of those that cannot stand for an ordinary
+start.
 
 The contract tests have the same with torch.
 """
@@ -60,9 +61,9 @@ def test_all_that_a_script_sees_is_as_in_an_ordinary_start(agent):
     agent.script.write_text(LOOK)
     start = agent.start(str(agent.script), "--lr", "1")
     ordinary = json.loads(agent.ordinary(start, str(agent.folder / "learned")))
-    agent.park(start)
+    agent.prestart(start)
     assert differing(json.loads(agent.warm(start)), ordinary) == {}
-    agent.heard("training process 0 starts warm: parked for ")
+    agent.heard("training process 0 starts warm: prestarted for ")
 
 
 def test_a_module(agent):
@@ -72,14 +73,14 @@ def test_a_module(agent):
     agent.library("")
     start = agent.start("-m", "pkg.train", "--lr")
     ordinary = json.loads(agent.ordinary(start, str(agent.folder / "learned")))
-    agent.park(start)
+    agent.prestart(start)
     assert differing(json.loads(agent.warm(start)), ordinary) == {}
 
 
 def test_what_differs_from_round_to_round_comes_with_the_orders(agent):
     agent.library("import os; os.environ['SET_BY_IMPORT'] = '1'")
     agent.script.write_text("import os; print(*(os.environ.get(n) for n in ('RANK', 'WORLD_SIZE', 'SET_BY_IMPORT')))")
-    agent.park(agent.start(RANK="1"))
+    agent.prestart(agent.start(RANK="1"))
     assert agent.warm(agent.start(RANK="2", WORLD_SIZE="5")) == "2 5 1\n"
 
 
@@ -87,7 +88,7 @@ def test_what_imports_print_comes_before_what_the_script_prints(agent):
     agent.library("import os, sys; print('out'); print('err', file=sys.stderr); os.write(1, b'raw\\n')")
     agent.script.write_text("import library; print('script')")
     start = agent.start()
-    process = agent.park(start)
+    process = agent.prestart(start)
     assert agent.output.read_text() == ""
     assert sorted(agent.warm(start).splitlines()) == ["err", "out", "raw", "script"]
     assert process.returncode == 0
@@ -100,7 +101,7 @@ def test_exit_codes(agent, script, code):
     agent.library("")
     agent.script.write_text(script)
     start = agent.start()
-    process = agent.park(start)
+    process = agent.prestart(start)
     agent.warm(start)
     assert process.returncode == code
 
@@ -108,7 +109,7 @@ def test_exit_codes(agent, script, code):
 def test_an_exception_is_kept_for_the_agent(agent):
     agent.library("")
     agent.script.write_text("def f():\n    raise ValueError('no such data')\nf()")
-    agent.park(agent.start(TORCHELASTIC_ERROR_FILE=str(agent.folder / "of-the-round-before")))
+    agent.prestart(agent.start(TORCHELASTIC_ERROR_FILE=str(agent.folder / "of-the-round-before")))
     assert agent.warm(agent.start(RANK="5")).count("ValueError: no such data") == 1
     message = json.loads((agent.folder / "error.json").read_text())["message"]
     assert (message["message"], message["extraInfo"]["rank"]) == ("ValueError: no such data", "5")
@@ -116,10 +117,10 @@ def test_an_exception_is_kept_for_the_agent(agent):
 
 @pytest.mark.parametrize("library", ["VALUE = 1", "import os; VALUE = os.environ['RANK']"])
 def test_a_process_keeps_the_id_of_its_own_start(agent, library):
-    """Whether it trains as it is or starts anew: by it the agent tells what it leaves behind from what it parks."""
+    """Whether it trains as it is or starts anew: by it the agent tells what it leaves behind from what it prestarts."""
     agent.library(library)
     agent.script.write_text("import os, library; print(os.environ['ELASTICJOB_START'])")
-    agent.park(agent.start(RANK="1"))
+    agent.prestart(agent.start(RANK="1"))
     (own,) = agent.pool.living()
     assert agent.warm(agent.start(RANK="2")) == f"{own}\n"
     assert agent.pool.living() == set()
@@ -129,7 +130,7 @@ def test_code_that_was_edited_meanwhile_is_read_anew(agent):
     agent.library("VALUE = 1")
     agent.script.write_text("import library; print(library.VALUE)")
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     agent.library("VALUE = 2  # longer")
     assert agent.warm(start) == "2\n"
     agent.heard("library.py has changed")
@@ -144,7 +145,10 @@ def test_code_that_was_edited_meanwhile_is_read_anew(agent):
         ("import os; os.chdir('/')", "library changes the working directory"),
         ("raise OSError('no such device')", "library raises OSError: no such device"),
         ("import missing_module", "library raises ModuleNotFoundError"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "a parked process ended in library, exit code -11"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "a prestarted process ended in library, exit code -11",
+        ),
         ("import own", "library imports own, which the script's folder has"),
     ],
 )
@@ -153,7 +157,7 @@ def test_an_import_that_cannot_be_early_is_left_out(agent, library, why):
     agent.library(library)
     agent.script.write_text("")
     start = agent.start()
-    assert agent.park(start) is None
+    assert agent.prestart(start) is None
     agent.heard("not imported early any more: library")
     assert why in agent.told()
     agent.pool.start(0, start)
@@ -163,7 +167,7 @@ def test_an_import_that_cannot_be_early_is_left_out(agent, library, why):
 def test_a_module_that_is_not_there_is_none_of_its_own_business(agent):
     agent.script.write_text("print('trained')")
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     assert agent.warm(start) == "trained\n"
 
 
@@ -171,7 +175,7 @@ def test_what_an_import_starts_and_ends_is_its_own(agent):
     agent.library("import subprocess, threading; subprocess.run(['true']); t = threading.Thread(); t.start(); t.join()")
     agent.script.write_text("import library; print('trained')")
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     assert agent.warm(start) == "trained\n"
 
 
@@ -185,7 +189,7 @@ def test_what_an_import_starts_and_ends_is_its_own(agent):
 def test_a_sitecustomize_that_wants_a_process_of_its_own(agent, text, why):
     agent.library(text, "sitecustomize")
     agent.script.write_text("print('must not run')")
-    assert agent.park(agent.start()) is None
+    assert agent.prestart(agent.start()) is None
     agent.heard("processes start in the ordinary way from now on")
     assert why in agent.told()
     assert agent.output.read_text() == ""
@@ -196,7 +200,7 @@ def test_the_images_sitecustomize_runs_as_ever(agent):
     agent.library("")
     agent.script.write_text("import sitecustomize; print(sitecustomize.THEIRS)")
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     assert agent.warm(start) == "True\n"
 
 
@@ -210,7 +214,7 @@ def test_the_images_sitecustomize_runs_as_ever(agent):
 def test_another_environment_takes_the_ordinary_start(agent, change, why):
     agent.library("")
     agent.script.write_text("")
-    process = agent.park(agent.start())
+    process = agent.prestart(agent.start())
     assert agent.pool.take(0, agent.start(**change)) is None
     assert why in agent.told()
     assert process.returncode == -signal.SIGKILL
@@ -219,7 +223,7 @@ def test_another_environment_takes_the_ordinary_start(agent, change, why):
 def test_another_command_takes_the_ordinary_start(agent):
     agent.library("")
     agent.script.write_text("")
-    agent.park(agent.start())
+    agent.prestart(agent.start())
     assert agent.pool.take(0, agent.start(str(agent.script), "--lr")) is None
     assert "it has another command" in agent.told()
 
@@ -227,7 +231,7 @@ def test_another_command_takes_the_ordinary_start(agent):
 def test_another_mask_takes_the_ordinary_start(agent):
     agent.library("")
     agent.script.write_text("")
-    agent.park(agent.start())
+    agent.prestart(agent.start())
     before = os.umask(0o77)
     try:
         start = agent.start()
@@ -237,11 +241,11 @@ def test_another_mask_takes_the_ordinary_start(agent):
     assert "it has another umask" in agent.told()
 
 
-def test_a_parked_process_that_was_killed_is_not_used(agent):
+def test_a_prestarted_process_that_was_killed_is_not_used(agent):
     agent.library("")
     agent.script.write_text("")
     start = agent.start()
-    process = agent.park(start)
+    process = agent.prestart(start)
     process.kill()
     process.wait()
     assert agent.pool.take(0, start) is None
@@ -256,7 +260,7 @@ def test_orders_that_come_while_it_imports_are_carried_out_after_that_import(age
     start = agent.start()
     agent.pool.start(0, start)
     agent.pool.watch()
-    agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
+    agent.until(lambda: agent.pool._prestarted[0].doing == "library", "the import to begin")
     process = agent.pool.take(0, start)
     (agent.folder / "go").touch()
     assert exit_code(process) == 0
@@ -279,7 +283,7 @@ def test_one_that_was_ordered_to_train_does_so_even_if_an_import_then_shows_to_b
     agent.script.write_text("import os; print(os.getcwd(), os.environ['RANK'])")
     agent.pool.start(0, agent.start(RANK="1"))
     agent.pool.watch()
-    agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
+    agent.until(lambda: agent.pool._prestarted[0].doing == "library", "the import to begin")
     process = agent.pool.take(0, agent.start(RANK="2"))
     go.touch()
     assert exit_code(process) == 0
@@ -289,15 +293,15 @@ def test_one_that_was_ordered_to_train_does_so_even_if_an_import_then_shows_to_b
 
 def test_none_is_left_when_the_pool_is_closed(agent):
     agent.library("")
-    process = agent.park(agent.start())
+    process = agent.prestart(agent.start())
     agent.pool.close()
     assert process.returncode == -signal.SIGKILL
 
 
 def test_none_outlives_its_agent(agent):
     agent.library("")
-    process = agent.park(agent.start())
-    agent.pool._parked[0].link.close()  # as the kernel does for a killed one
+    process = agent.prestart(agent.start())
+    agent.pool._prestarted[0].link.close()  # as the kernel does for a killed one
     assert exit_code(process) == 1
 
 
@@ -306,10 +310,10 @@ def test_none_that_hangs_in_an_import_outlives_its_agent(agent):
     start = agent.start()
     agent.pool.start(0, start)
     agent.pool.watch()
-    agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
-    parked = agent.pool._parked[0]
-    parked.let_go()  # as the kernel does for a killed one
-    assert exit_code(parked.popen) == -signal.SIGIO
+    agent.until(lambda: agent.pool._prestarted[0].doing == "library", "the import to begin")
+    prestarted = agent.pool._prestarted[0]
+    prestarted.let_go()  # as the kernel does for a killed one
+    assert exit_code(prestarted.popen) == -signal.SIGIO
 
 
 def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
@@ -317,7 +321,7 @@ def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
     go = agent.folder / "go"
     agent.script.write_text(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
     start = agent.start()
-    agent.park(start)
+    agent.prestart(start)
     process = agent.pool.take(0, start)
     agent.heard("training process 0 starts warm")
     agent.until(lambda: not agent.pool._handed.processes, "its agent to let it go")
@@ -354,7 +358,7 @@ def test_an_import_sees_the_same_of_its_script(agent, monkeypatch, how):
         (agent.script.parent / file).write_text("import library, sys; print(library.SEEN, sys.path, sys.argv)")
     start = agent.start(*{"script": ["train.py"], "module": ["-m", "pkg.train"], "package": ["-m", "pkg"]}[how], "--lr")
     ordinary = agent.ordinary(start)
-    agent.park(start)
+    agent.prestart(start)
     assert agent.warm(start) == ordinary
     agent.heard("training process 0 starts warm")
 
@@ -365,11 +369,11 @@ def test_the_images_sitecustomize_sees_nothing_of_the_script(agent):
     agent.script.write_text("import sitecustomize; print(sitecustomize.SEEN)")
     start = agent.start()
     ordinary = agent.ordinary(start)
-    agent.park(start)
+    agent.prestart(start)
     assert agent.warm(start) == ordinary
 
 
-def test_nothing_is_parked_that_would_write_to_a_terminal(agent):
+def test_nothing_is_prestarted_that_would_write_to_a_terminal(agent):
     agent.library("")
     ours, theirs = os.openpty()
     try:
@@ -378,7 +382,7 @@ def test_nothing_is_parked_that_would_write_to_a_terminal(agent):
     finally:
         os.close(ours)
         os.close(theirs)
-    assert agent.pool._parked == {}
+    assert agent.pool._prestarted == {}
     assert "they write to a terminal" in agent.told()
 
 
@@ -391,7 +395,7 @@ def in_an_import(agent):
     start = agent.start()
     agent.pool.start(0, start)
     agent.pool.watch()
-    agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
+    agent.until(lambda: agent.pool._prestarted[0].doing == "library", "the import to begin")
     return agent.pool.take(0, start), go
 
 

@@ -10,7 +10,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.network import Network
-from elasticjob_operator.job.observations import Metric, Observation, Times, observe
+from elasticjob_operator.job.measurements import Metric, Measurement, Times, observe
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
@@ -23,7 +23,7 @@ class Led(JobOnPaper):
 
     def __init__(self, **spec: Any) -> None:
         self.status, self.times, self.term = ElasticJobStatus(), Times(counted=1000.0), 1
-        self.found: list[Observation] = []
+        self.found: list[Measurement] = []
         self.heard: float | None = None
         self.trains = True  # as soon as a round is formed
         super().__init__(**spec)
@@ -98,7 +98,7 @@ def test_a_loss_and_the_next_round() -> None:
     assert world.sums(*TIMES) == {
         (Metric.WORKERS_LOST, "PodDeleted"): 1,
         (Metric.ROUNDS_ENDED, "PodDeleted"): 1,
-        (Metric.TOLD, "PodDeleted"): 0.5,
+        (Metric.NOTIFIED, "PodDeleted"): 0.5,
         (Metric.ROUNDS_FORMED, "PodDeleted"): 1,
         (Metric.REFORMED, "PodDeleted"): 2.5,
     }
@@ -113,7 +113,7 @@ def test_a_missing_answer_is_told_of_from_the_question_on() -> None:
     world.step()
     sums = world.sums(*TIMES)
     assert (sums[Metric.PINGED, ""], sums[Metric.WORKERS_LOST, "Unresponsive"]) == (2, 1)
-    assert sums[Metric.TOLD, "Unresponsive"] == 10
+    assert sums[Metric.NOTIFIED, "Unresponsive"] == 10
 
 
 def test_where_only_time_has_passed_nobody_knows_when_it_began() -> None:
@@ -122,7 +122,7 @@ def test_where_only_time_has_passed_nobody_knows_when_it_began() -> None:
     world.spoil(1)
     world.wait(20, living=(0,))
     assert (Metric.ROUNDS_ENDED, "InvalidRecord") in world.sums()
-    assert Metric.TOLD not in {metric for metric, _ in world.sums()}
+    assert Metric.NOTIFIED not in {metric for metric, _ in world.sums()}
 
 
 def test_seconds_are_trained_or_lost() -> None:
@@ -249,4 +249,4 @@ def test_reasons_of_events_are_counted_as_they_were_announced() -> None:
     world = led()
     decision = JobOnPaper.step(world)
     found, _ = observe(world.report(decision), world.state.clocks, world.times, world.now, None, ["ImagePull"])
-    assert found == [Observation(Metric.EVENTS, label="ImagePull")]
+    assert found == [Measurement(Metric.EVENTS, label="ImagePull")]
