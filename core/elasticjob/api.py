@@ -220,7 +220,7 @@ class ElasticWorkerStatus(Model):
     suspects: MembersField = Field(
         default_factory=Members,
         description="Members, as index/id, whose heartbeat link to this worker is silent. The operator pings them; a "
-        "suspicion alone costs no worker its place.",
+        "suspicion alone costs no worker its slot.",
         json_schema_extra={"maxLength": SUSPECTS_LENGTH},
     )
     ack: Count | None = Field(None, description="The number of the last ping that this worker has acked.")

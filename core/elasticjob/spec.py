@@ -45,7 +45,7 @@ MANAGER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0
 
 
 class DrainSpec(Model):
-    """Draining nodes: replacements take the places of their workers before those are killed."""
+    """Draining nodes: others take over from their workers before those are killed."""
 
     taints: tuple[TaintKey, ...] = Field(
         DRAIN_TAINTS,
@@ -58,9 +58,9 @@ class DrainSpec(Model):
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         300,
-        description="How long replacements may take to come for workers on a draining node. Until then the job's "
-        "PodDisruptionBudget blocks their eviction, and kubectl drain waits. It blocks all evictions at other times "
-        "too; with 0 the job has none.",
+        description="How long others may take to come and take over from workers on a draining node. Until then the "
+        "job's PodDisruptionBudget blocks the eviction of those workers, and kubectl drain waits. It blocks all "
+        "evictions at other times too; with 0 the job has none.",
     )
 
 
@@ -214,7 +214,7 @@ class ElasticJobSpec(Model):
     )
     spare_replicas: Spares = Field(
         0,
-        description="Number of standby workers that run beside the replicas, join, and wait. A spare takes the place "
+        description="Number of standby workers that run beside the replicas, join, and wait. A spare takes the slot "
         "and the rank of a lost worker at once, and a scale-up takes spares first. replicas, minReplicas and the world "
         "size do not count them.",
     )
@@ -225,7 +225,7 @@ class ElasticJobSpec(Model):
     )
     rank_order: RankOrderSpec | None = Field(
         None,
-        description="Lays ranks out by the workers' places, so that neighbours in rank are neighbours in the network. "
+        description="Lays ranks out by the workers' nodes, so that neighbours in rank are neighbours in the network. "
         "It applies whenever a round is formed, and ends no round. The remaining worker with the lowest rank gets rank "
         "0; the ranks of the others may change in each round. Without it, remaining workers keep their ranks.",
     )

@@ -126,7 +126,7 @@ class RendezvousStatus(Model):
     replaced: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Members of the last formed round whose pods were replaced meanwhile for a cause that does not "
+        description="Members of the last formed round whose pods were replaced since then for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(
@@ -287,7 +287,7 @@ class ElasticJobStatus(Model):
     )
     replicas: SmallCount = Field(0, description="Worker pods that exist and are not being deleted, without the spares.")
     ready_replicas: SmallCount = Field(0, description="The ready ones among replicas.")
-    spares: SmallCount = Field(0, description="Spares that have joined and wait for a place.")
+    spares: SmallCount = Field(0, description="Spares that have joined and wait for a slot.")
     selector: str = Field(
         "",
         json_schema_extra={"maxLength": SENTENCE_LENGTH},

@@ -34,7 +34,7 @@ class RendezvousSpec(Model):
     )
     join_timeout_seconds: Seconds = Field(
         600,
-        description="How long a round may form while all missing workers have running pods and their torchruns have "
+        description="How long a round may form while all awaited workers have running pods and their torchruns have "
         "called their sidecars. After that the job fails. Pods without a node or quota do not stop this clock.",
     )
     start_timeout_seconds: Seconds = Field(

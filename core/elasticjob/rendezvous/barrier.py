@@ -11,14 +11,14 @@ of the members, those on draining nodes wait first.
 At a planned end the round also waits while the last round's rank 0, told to leave, may still be saving: most scripts
 save there, and the next round is to resume from it.
 
-The join timeout runs only while every missing worker has a running pod and its torchrun has called its sidecar. The
+The join timeout runs only while every awaited worker has a running pod and its torchrun has called its sidecar. The
 start timeout covers the time before, as a script may do much before it starts torchrun. Pods without a node, without
-quota or not yet made stop neither clock; if no missing worker has any other pod, the job waits without limit. Both
+quota or not yet made stop neither clock; if no awaited worker has any other pod, the job waits without limit. Both
 clocks stand still for members of the last round that may still save and stop their processes: those have the longer
 `rejoin`.
 
 The job fails when so many workers fail again and again before they join that the minimum cannot be reached without
-them. Spares are not awaited: places go to workers in the order of their joins.
+them. Spares are not awaited: slots go to workers in the order of their joins.
 """
 
 from collections.abc import Collection, Iterable
@@ -106,7 +106,7 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
 
 
 def silent_starts(missing: Iterable[Worker]) -> list[Worker]:
-    """The missing workers whose pods run and whose trainers have not called their sidecars yet."""
+    """The awaited workers whose pods run and whose trainers have not called their sidecars yet."""
     return [worker for worker in missing if worker.pod is PodState.RUNNING and never_joined(worker)]
 
 
@@ -130,14 +130,14 @@ def _not_started(
 
 
 def _faults(missing: Iterable[Worker]) -> str:
-    """The known faults of the missing workers: each fault once, with the first worker that has it."""
+    """The known faults of the awaited workers: each fault once, with the first worker that has it."""
     first = {worker.detail: worker.index for worker in sorted(missing, key=lambda one: one.index, reverse=True)}
     told = sorted((index, fault) for fault, index in first.items() if fault)
     return "".join(f"; worker {index}: {fault}" for index, fault in told[:FAULTS_SHOWN])
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
-    """By index, how workers failed too often before they joined. Spares are included, as they could take a place."""
+    """By index, how workers failed too often before they joined. Spares are included, as they could take a slot."""
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
     missing = (*roster.awaited, *(worker for worker in roster.spares if not has_joined(state, worker)))
     for worker in missing:

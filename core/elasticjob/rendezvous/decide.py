@@ -91,14 +91,14 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
 
 
 def replace_lost(step: Step) -> None:
-    """A worker that is gone, going, failed, hung or long invalid, or that does not ack while another does, is lost:
-    its pod is replaced, for good (rule 5)."""
+    """A worker is lost when it is gone, being deleted, failed, hung, invalid for too long, or leaves a ping unacked
+    that another acks. Its pod is replaced for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.replace_lost(lost)
 
 
 def send_away_surplus(step: Step) -> None:
-    """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
+    """A worker without a slot that is no spare is told to leave, for good; so is an outdated one (rules 8 and 12).
 
     A worker wanted later gets a new pod, with a growing delay while its pods come to nodes that are about to go (rule
     16).
@@ -200,7 +200,7 @@ def reopen_round(step: Step) -> None:
 
 
 def _would_take_over(step: Step) -> tuple[Worker, ...]:
-    """The members in whose places others would come in the next round."""
+    """The members that others would take over from in the next round."""
     after = _reopened(step, moved(step.state, ROUND_REOPENED))
     return tuple(worker for worker in after.surplus if worker.member in step.state.participants)
 
@@ -216,7 +216,7 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
 
 
 def hurry_after_loss(step: Step) -> None:
-    """A planned end is planned no more when a member stops without notice: the others would wait for it (rule 7)."""
+    """A planned end is planned no longer when a member stops without notice: the others would wait for it (rule 7)."""
     if step.state.planned and stopped_unnotified(step.state, step.workers):
         step.set(planned=False)
 

@@ -189,7 +189,7 @@ def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: f
 
 
 def stopped_unnotified(state: State, workers: Iterable[Worker]) -> bool:
-    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
+    """While the next round forms: whether a member of the last one has stopped without being told to.
 
     A member without pod or record has stopped as told: a loss would have been seen before the pod was gone.
     """

@@ -204,7 +204,7 @@ class Clocks:
     opened: float
     formed: float
     min_reached: float | None = None  # forming: when minReplicas had joined
-    # forming: when all missing workers that have a node had a running pod, while at least one torchrun was silent
+    # forming: when all awaited workers that have a node had a running pod, while at least one torchrun was silent
     all_running: float | None = None
     all_spoke: float | None = None  # likewise, with no silent torchrun
     newcomer: float | None = None  # formed: when the first newcomer began to wait
@@ -221,15 +221,15 @@ class Clocks:
 class State:
     """The agreed state, as an ElasticJob's status holds it, with the operator's clocks.
 
-    `participants` are the last formed round's, in rank order, and `replicas` and `restarted_at` what the spec said
-    then. `replacements` holds, by index, the number of the one pod that counts: those before it were replaced, later
-    ones nobody has made.
+    `participants`: the members of the last formed round, in rank order. `replicas`, `restarted_at`: the spec's values
+    at that time. `replacements`: by index, the number of the one pod that counts. Earlier pods were replaced; the
+    operator has made no later ones.
 
-    `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
-    group forms again. `matched` is what the job's policy says of it. `replaced` are the members that were given up
-    meanwhile for a cause that does not explain it.
+    `failure`: what failed in the last formed round, until it is known whether that counts: it is judged when the group
+    forms again. `matched`: the rule of the job's failure policy that it matches. `replaced`: members replaced since
+    then for a cause that does not explain the failure.
 
-    `waiting`: how many workers have joined and have a place, without being members. `spares`: how many have joined and
+    `waiting`: how many workers have joined and have a slot, without being members. `spares`: how many have joined and
     have none.
 
     `planned`: the user's change ended the last round while all its members lived, so the training may save before it
@@ -243,7 +243,7 @@ class State:
     stages so far, the current one last. `finishing`: workers whose torchrun of this stage ended in success and whose
     container still runs. `finished`: workers whose container has ended in success too; they are no longer needed.
 
-    `done`: the indices of both, whatever id a restarted sidecar has. In this stage they get no other pod and no place.
+    `done`: the indices of both, whatever id a restarted sidecar has. In this stage they get no other pod and no slot.
     """
 
     clocks: Clocks

@@ -21,7 +21,7 @@ def why_told(spec: Spec, state: State, workers: Iterable[Worker], first: Break) 
 
 
 def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], replaced: Sequence[Worker]) -> tuple[str, str]:
-    """Why newcomers are taken in, in a word and in a sentence; `replaced`: the members in whose places they come."""
+    """Why newcomers are admitted, in a word and in a sentence. `replaced`: the members that they take over from."""
     reason = f"{_workers(newcomers)} joined"
     if replaced:
         nodes = "nodes are" if len(replaced) > 1 else "node is"

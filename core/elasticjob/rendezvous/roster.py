@@ -1,4 +1,4 @@
-"""Who counts: the workers that have a place, the spares, those still waited for, and those that are replaced.
+"""Who counts: the workers with a slot, the spares, the awaited, the missing, and the surplus.
 
 Everything here is derived from spec, state and workers; nothing is decided.
 """
@@ -21,12 +21,12 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """How the slots of the next round are given out.
+    """The assignment of the next round's slots.
 
     The wanted workers are `kept`, which have a pod (members of the last round first, in rank order), and `missing`, the
-    indices that need one. Of the kept some have `joined` for the next round, and the others are `awaited`. While a
-    round stands there may be more of them than slots, by one for each member whose node drains. `spares` have a pod and
-    no slot, and `missing_spares` need a pod. `surplus` workers have neither slot nor use as a spare, or are outdated.
+    indices that need one. Of the kept, some have `joined` the next round; the others are `awaited`. While a round
+    stands, the wanted exceed the slots by one for each member on a draining node. `spares` have a pod and no slot;
+    `missing_spares` need a pod. `surplus` workers have neither a slot nor use as a spare, or are outdated.
     """
 
     kept: tuple[Worker, ...] = ()
@@ -47,7 +47,7 @@ class Roster:
 
     @property
     def all_arrived(self) -> bool:
-        """Nobody is on the way: no pod to come, and whoever has not joined is stuck."""
+        """Whether no worker is on the way: all wanted pods exist, and every awaited worker is stuck."""
         return not self.missing and all(
             worker.pod in STUCK and not is_between_stages(worker) for worker in self.awaited
         )
@@ -129,13 +129,12 @@ def keeps_its_place(state: State, worker: Worker) -> bool:
 
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_come: bool = True) -> Roster:
-    """Assign the places, then the spare places: to members of the last round first, then to workers that have joined,
-    then to those on the way, then by index. A member without a place does not become a spare: it has to leave its
-    round.
+    """Assign the slots, then the spares: to members of the last round first, then to workers that have joined, then to
+    those on the way, then by index. A member without a slot does not become a spare: it has to leave its round.
 
     For each member on a draining node one more worker is wanted. When the round ends, each of these that has joined
-    takes such a member's place. So does a worker that the size of the next round would exclude, unless workers on the
-    way may still make that size larger; with `others_come` False they are not awaited.
+    takes over such a member's slot. So does a worker that the size of the next round would exclude, unless workers on
+    the way may still make that size larger; with `others_come` False they are not awaited.
     """
     if state.phase is RendezvousPhase.CLOSED:
         return Roster()
@@ -147,7 +146,7 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
     staying, free = members[:room], room - min(room, len(members))
     draining = sum(worker.draining for worker in staying)
     successors = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
-    if not stands and draining:  # those whose nodes drain come last among the members
+    if not stands and draining:  # members on draining nodes come last
         come = [one for one in others[:free] if one.pod_key in arrived]
         others_come &= free > len(others) or any(
             one.pod_key not in arrived and one.pod not in STUCK for one in others[:free]
@@ -180,7 +179,7 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
 
 
 def _replaced_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
-    """In how many draining members' places those come whom the size of the next round would leave over."""
+    """The number of draining members that workers take over from which the size of the next round would exclude."""
     there = members + len(come)
     size = largest_size(spec, state, there)
     enough = size >= min_members(spec, state)
@@ -199,7 +198,7 @@ def _present(state: State, workers: Iterable[Worker]) -> list[Worker]:
 
 
 def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey]) -> tuple[list[Worker], list[Worker]]:
-    """The members of the last round that keep their places, and all other workers, both by priority. Outdated ones are
+    """The members of the last round that keep their slots, and all other workers, both by priority. Outdated ones are
     left out."""
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
     members: list[Worker] = []
@@ -220,7 +219,7 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: flo
 
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
-    """Pods that are no longer needed: given up, told to leave and gone or overdue, or left after the job's end, victims
+    """Pods that are no longer needed: replaced, told to leave and gone or overdue, or left after the job's end, victims
     too.
 
     Also pods that the operator did not make, once the status has had time to name them. A pod that was told to leave is

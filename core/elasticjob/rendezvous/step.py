@@ -81,14 +81,15 @@ class Step:
         self.events.append(Event(reason, message, warning, cause))
 
     def replace_pod(self, index: int, replacement: int) -> None:
-        """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
+        """Replace the index's pod: the next one gets a number that no pod has, and this one is ignored from now on."""
         number = replacement + 1
         while (index, number) in self._pod_keys:
             number += 1
         self.set(replacements={**self.state.replacements, index: number})
 
     def replace_lost(self, lost: Lost) -> None:
-        """Also counts a pod that failed by itself: its index waits longer for the next one each time."""
+        """Replace the pod of a lost worker. If it failed by itself, count that: its index waits longer for the next pod
+        each time."""
         self.replace_pod(lost.index, lost.replacement)
         self.lost[lost.index] = lost
         if lost.speaks_of_node:

@@ -13,7 +13,7 @@ def has_changed(worker: Standing) -> bool:
         return worker.leaving
     if worker.leaving or job.round != held or job.phase is RendezvousPhase.FORMING:
         return True
-    # The round is formed, but it was handed out by an earlier incarnation of this sidecar, or has been given up since.
+    # The round is formed, but an earlier incarnation of this sidecar handed it out, or it was abandoned since.
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 

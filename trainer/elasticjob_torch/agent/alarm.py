@@ -28,8 +28,8 @@ class Alarm:
         self._ended: set[int] = set()  # processes whose end has ended a wait; they would end every later one too
 
     def ring(self) -> None:
-        """End the wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # it was rung often
+        """End the present wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier rings
             os.write(self._write_end, b"!")
 
     def wait(self, seconds: float, processes: Iterable[int] = ()) -> None:
@@ -47,10 +47,10 @@ def await_end(process: int, seconds: float | None) -> None:
 
 
 def _ends(processes: Iterable[int], seconds: float | None, *wake_ups: int) -> set[int]:
-    """Wait for one of the processes to end, or for a bell; return which have ended."""
+    """Wait for the end of a process, or for a byte on one of ``wake_ups``. Return the processes that have ended."""
     watched = {opened: process for process in processes if (opened := _descriptor(process)) is not None}
     try:
-        poll = select.poll()  # select() refuses high descriptors
+        poll = select.poll()  # select() fails for high descriptors
         for descriptor in (*watched, *wake_ups):
             poll.register(descriptor, select.POLLIN)
         if not watched and not wake_ups:

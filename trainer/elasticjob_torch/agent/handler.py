@@ -253,7 +253,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return recorded
 
     def _await_prestarted(self) -> None:
-        """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
+        """Before this newcomer's join stops a training group, wait until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
         deadline = time.monotonic() + _PRESTARTED_SECONDS
         if warm is None or warm.is_ready() or not self._trains(deadline):

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Membership(AgentStateMachine):
-    """Joins, watches and ends this agent's part in the rendezvous through the sidecar.
+    """Joins the rendezvous through the sidecar, follows it and ends this agent's part in it.
 
     Attributes:
         news: rings at each view that the sidecar sends.

@@ -110,7 +110,7 @@ class AgentStore(Store):  # type: ignore[misc]
         deadline = time.monotonic() + (self._find_within if seconds is None else seconds)
         with self._connecting:
             while not self._inner:
-                # Pinged anew each time: a client is only made where the sidecar has just seen the store answer.
+                # Looked up each time: a client is made only where the sidecar has just seen the store answer.
                 address = self._find(deadline - time.monotonic())
                 try:
                     self._inner.append(self._run(partial(connect_store, address.host, address.port)))

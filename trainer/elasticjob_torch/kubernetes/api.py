@@ -244,7 +244,7 @@ class _Connection(http.client.HTTPSConnection):
 
 
 def _payload(response: http.client.HTTPResponse, seconds: float) -> bytes:
-    """Return an answer's body. The socket's limit begins anew with each piece of it; this one does not."""
+    """Return an answer's body within ``seconds``. The socket's own timeout starts again with each piece."""
     deadline = time.monotonic() + seconds
     payload = bytearray()
     while piece := response.read1(1 << 16):
