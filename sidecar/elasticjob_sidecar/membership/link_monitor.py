@@ -138,7 +138,7 @@ class LinkMonitor:
         return silent >= self._turn * self._times.suspicion
 
     def _time(self, now: float) -> float:
-        """The time for which this sidecar ran. An interval between two looks counts as twice its length at most."""
+        """The time for which this sidecar ran. An interval between two looks counts as at most twice `look_seconds`."""
         return self._ran + min(now - self._looked, 2 * self.look_seconds)
 
 

@@ -31,7 +31,7 @@ class Membership:
 
     me: Member
     store_ready_seconds: float = 20.0
-    recalled: bool = True  # the request of an earlier incarnation is known; no trainer is served before
+    recalled: bool = True  # whether an earlier incarnation's request is known; no trainer is served before
 
     mode: Mode = Mode.IDLE
     job: RendezvousStatus | None = None
