@@ -50,9 +50,9 @@ class Ports:
     health_host: str = ""  # all addresses
     loopback: str = LOOPBACK
     forwarded: int = FORWARDED_PORTS
-    """How many ports after the store's lead to rank 0's pod."""
+    """The number of ports after the store's that are forwarded to rank 0's pod."""
     trainer_socket: Path | None = None
-    """In place of the trainer API's port."""
+    """The socket that replaces the trainer API's port."""
 
     @classmethod
     def of(cls, config: Config) -> "Ports":

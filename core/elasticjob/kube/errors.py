@@ -86,7 +86,7 @@ _SHOWN_BYTES = 256  # of a response that does not come from the API server
 
 
 def error_of(status: int, body: bytes, before: str = "") -> ApiError:
-    """What the API server, or a proxy before it, has answered; `before` begins the sentence."""
+    """The error for a response of the API server, or of a proxy before it. `before`: the beginning of its sentence."""
     message = message_of(body)
     return kind_of(status, message, _causes_of(body))(before + message, status)
 
@@ -100,7 +100,7 @@ def kind_of(status: int, message: str = "", causes: Collection[str] = ()) -> typ
 
 
 def message_of(body: bytes) -> str:
-    """The sentence in an answer of the API server, which may be a webhook's; the beginning of anything else."""
+    """The message in a response of the API server, which may quote a webhook; the beginning of any other response."""
     try:
         return printable(str(json.loads(body)["message"]))
     except (ValueError, KeyError, TypeError):
@@ -108,7 +108,7 @@ def message_of(body: bytes) -> str:
 
 
 def _causes_of(body: bytes) -> frozenset[str]:
-    """The words by which an answer of the API server names the causes of a refusal; of anything else none."""
+    """The causes of a refusal that a response of the API server names; none for any other response."""
     try:
         return frozenset(str(cause["reason"]) for cause in json.loads(body)["details"]["causes"])
     except (ValueError, KeyError, TypeError):

@@ -145,8 +145,8 @@ def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
 
 
 def _training_failed(spec: Spec, state: State, worker: Worker) -> bool:
-    """Whether a member's loss counts as the training's failure. A failure that the job's policy counts does, whoever
-    ended the pod. One that it ignores waits as any other, as it may be the cause of others."""
+    """Whether a member's loss counts as the training's failure. A failure that the job's policy counts does, even if
+    others ended the pod. One that it ignores waits as any other, as it may be the cause of others."""
     if worker.matched is not None and worker.matched.action is not PolicyAction.IGNORE:
         return not _ended_as_suspended(spec, state, worker)
     return worker.pod in AT_FAULT and not worker.rejected and _failed_by_itself(spec, state, worker)

@@ -184,7 +184,7 @@ class Finishing(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The failures of one index's pods that nobody else caused: how many in a row, how many of the latest before any
+    """The failures of one index's pods without an outside cause: how many in a row, how many of the latest before any
     round, the time of the last one, and its reason."""
 
     in_a_row: int

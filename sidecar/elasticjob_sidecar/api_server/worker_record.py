@@ -90,10 +90,10 @@ class WorkerRecord:
         self._wish.set()
 
     def rest(self, quiet: bool) -> None:
-        """Whether a round stands: then heartbeats are minutes apart. Else they soon find out whether somebody has
-        changed or deleted the record that asks for a round."""
+        """Whether a round stands: then heartbeats are minutes apart. Otherwise they are frequent, and soon notice that
+        the record with the request was changed or deleted."""
         if self._beats.quiet and not quiet:
-            self._last_written = self._last_beat = _now()  # not now: all ask for a round
+            self._last_written = self._last_beat = _now()  # not at once: all workers ask for a round now
         self._beats.quiet = quiet
 
     def named_worker_lost(self) -> float | None:

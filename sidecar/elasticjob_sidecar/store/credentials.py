@@ -26,7 +26,7 @@ class CredentialsError(Exception):
 @dataclass(frozen=True, slots=True)
 class Credentials:
     certificate: str
-    """PEM, public."""
+    """In PEM form; public."""
     key: str = field(repr=False)
 
     def client_context(self) -> ssl.SSLContext:

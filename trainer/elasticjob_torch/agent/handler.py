@@ -78,11 +78,11 @@ _PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
 def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; ``switch_on`` begins to prestart processes, where the job wants that.
+    """Make the handler of this process. ``switch_on`` begins to prestart processes, if the job wants that.
 
     Raises:
-        SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
-            no sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
+        SystemExit: with one sentence, if an option is wrong, another torchrun of this pod takes part in the job, or no
+            sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
     hear_signals(_signal_error)

@@ -68,13 +68,13 @@ class Settings:
     sidecar_timeout: float = 30.0
     """How long the sidecar may be unreachable (it restarts) before that is an error."""
     last_call_timeout: int | None = None
-    """How long a round that has its minimum waits for more workers. None (the default): as long as the job's own
-    ``spec.rendezvous.lastCallSeconds``. The longest of all agents' applies."""
+    """How long a round that has its minimum waits for more workers. None (the default): the job's own
+    ``spec.rendezvous.lastCallSeconds``. The longest among all agents applies."""
     worker_lost: int | None = None
-    """``keep_alive_interval`` times ``keep_alive_max_attempt``: for how long this worker may be silent before it is
-    lost. None (the default): as long as the job's own ``spec.rendezvous.workerLostSeconds``."""
+    """``keep_alive_interval`` times ``keep_alive_max_attempt``: how long this worker may be silent before it is lost.
+    None (the default): the job's own ``spec.rendezvous.workerLostSeconds``."""
     stop_timeout: float | None = None
-    """How long processes may take to end at SIGTERM when their round is over. None: as long as torch gives them."""
+    """How long processes may take to end after SIGTERM when their round is over. None: torch's own time."""
     store_ready: float | None = None
     """How long rank 0 may take to serve the round's store before the operator ends the round."""
     ignored: tuple[str, ...] = ()

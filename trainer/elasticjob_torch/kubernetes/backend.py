@@ -47,7 +47,7 @@ class Seen:
     round: int
     closed: bool
     participants: int
-    """Those that are not silent."""
+    """The nodes that are not silent."""
 
 
 class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type: ignore[misc]

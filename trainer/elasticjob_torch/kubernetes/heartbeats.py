@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 PREFIX = "heartbeat."
 KEPT = 12
-"""How many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
+"""The number of its last heartbeats that a node keeps: enough to show that it went on while another was silent."""
 SLOW_SECONDS = 1.0
-"""An answer that takes longer is a slow one."""
+"""An answer that takes longer counts as slow."""
 _IN_TIME = 1.25
-"""Intervals between two heartbeats of a node that nothing holds up."""
+"""The most intervals between two heartbeats of a node without delays."""
 _LEAST = 3
-"""Intervals, or heartbeats of another, that make nobody lost."""
+"""The number of intervals, or of another's heartbeats, after which no node is lost yet."""
 
 Node = TypeVar("Node")
 

@@ -43,11 +43,11 @@ class Settings:
     """Where the state is kept, and torch's own settings of its dynamic rendezvous."""
 
     namespace: str
-    """Empty: the pod's own."""
+    """Empty for the pod's own."""
     name: str
     config: Mapping[str, int]
     longest_pause: float = 0.0
-    """``cas_backoff_max_seconds``: the longest pause after a write that another node forestalled. 0: as it fits."""
+    """``cas_backoff_max_seconds``: the longest pause after another node's write came first. 0: no fixed bound."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 

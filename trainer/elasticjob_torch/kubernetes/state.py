@@ -33,9 +33,9 @@ class Header:
 
     run_id: str
     state_id: str
-    """Made up anew whenever a state is begun anew, so that no two share the store's keys; `incarnation` in the JSON."""
+    """New for each new state, so that no two share the store's keys; `incarnation` in the JSON."""
     expiry_seconds: int
-    """After how long without a heartbeat this run drops a node."""
+    """Seconds without a heartbeat after which this run drops a node."""
 
 
 @dataclass(frozen=True)
