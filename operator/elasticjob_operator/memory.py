@@ -15,8 +15,8 @@ from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator import metrics
-from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.access import Access
+from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.leftovers import Leftovers
 from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.actions.slots import Slots
@@ -33,8 +33,8 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
-from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.measurements import Times
+from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.rivals import Rivalry, Rivals

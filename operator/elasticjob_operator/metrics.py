@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from elasticjob_operator.job.gauges import JobGauges
-from elasticjob_operator.job.measurements import Metric, Measurement
+from elasticjob_operator.job.measurements import Measurement, Metric
 
 PREFIX = "elasticjob_"
 NOTIFIED_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)

@@ -219,8 +219,8 @@ class Reconciler:
         now = self._leadership.clock.now()
         heard = None if memory.heard is None else now - (time.monotonic() - memory.heard)
         memory.heard = None
-        observed, memory.times = observe(report, memory.clocks, memory.times, now, heard, announced)
-        metrics.count(observed)
+        measured, memory.times = measure(report, memory.clocks, memory.times, now, heard, announced)
+        metrics.count(measured)
 
     async def _remove_pods(self, memory: Memory, report: Report) -> None:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state

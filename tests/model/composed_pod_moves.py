@@ -78,7 +78,7 @@ def with_timer(pod: Pod) -> Pod:
 
 
 def reconnected(pod: Pod) -> Pod:
-    """The trainer finds the new sidecar: an open join is asked again, a round not yet in use is replaced."""
+    """The trainer finds the new sidecar: an open join is asked again, a round not yet in use is given up."""
     trainer = _trainer(pod)._replace(connected=True)
     sidecar = copied(pod)
     stage = trainer.place if trainer.handed else 0  # it was told so with its round

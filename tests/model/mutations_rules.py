@@ -176,7 +176,7 @@ MUTATIONS = mutations(
                 by="composed",
             ),
         ),
-        "elasticjob.rendezvous.step:Step.give_up": (
+        "elasticjob.rendezvous.step:Step.replace_pod": (
             omit("a replacement is named like a pod that is there", "while (index, number) in self._pod_keys: ..."),
         ),
         "elasticjob.rendezvous.endings:_is_over": (

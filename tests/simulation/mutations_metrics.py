@@ -15,7 +15,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.measurements:_seconds": (
             omit("metrics: a suspended job loses time", "report.suspended and not closed"),
         ),
-        "elasticjob_operator.job.measurements:observe": (
+        "elasticjob_operator.job.measurements:measure": (
             omit(
                 "metrics: the round after a suspension took all of it",
                 "report.suspended and report.before.rendezvous.phase is FORMING",

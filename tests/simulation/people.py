@@ -13,7 +13,7 @@ from typing import Any
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
 from simulation.calls import Reply
 from simulation.containers import Plan
-from simulation.judge import BY_HAND, ACCESS
+from simulation.judge import ACCESS, BY_HAND
 from simulation.nodes import ZONE
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object

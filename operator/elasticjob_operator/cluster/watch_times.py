@@ -1,7 +1,7 @@
 """Whether kopf's watches go on, by the requests that begin them.
 
 The API server ends each after some seconds and kopf begins it anew, so one that does not begin any more hangs, is
-refused, or was replaced. kopf tells nobody: a session of ours does.
+refused, or was given up. kopf tells nobody: a session of ours does.
 """
 
 import time

@@ -57,7 +57,7 @@ class Times:
     caused: float | None = None
 
 
-def observe(
+def measure(
     report: Report, clocks: Clocks, times: Times, now: float, heard: float | None, announced: Iterable[str] = ()
 ) -> tuple[list[Measurement], Times]:
     """What the step that made `report` adds, and the times for the next one.

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elasticjob_operator import metrics
 from elasticjob_operator.job.gauges import gauges_of
-from elasticjob_operator.job.measurements import Metric, Measurement
+from elasticjob_operator.job.measurements import Measurement, Metric
 from support.operator_objects import Object, job
 
 Labels = dict[str, str]

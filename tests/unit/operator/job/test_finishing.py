@@ -7,8 +7,8 @@ from elasticjob.api import ElasticJobStatus, RoundRecord
 from elasticjob.rendezvous import Member, Request, State, Worker
 from elasticjob.rendezvous.model import Finishing as Clock
 from elasticjob.terms import RendezvousPhase, RequestType
-from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper, formed
 from support.operator_objects import job

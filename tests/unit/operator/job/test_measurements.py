@@ -9,8 +9,8 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec
 from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.measurements import Measurement, Metric, Times, measure
 from elasticjob_operator.job.network import Network
-from elasticjob_operator.job.measurements import Metric, Measurement, Times, observe
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
@@ -33,7 +33,7 @@ class Led(JobOnPaper):
         self.state = state_of(self.status, clocks)
         decision = super().step()
         report = self.report(decision)
-        found, self.times = observe(report, clocks, self.times, self.now, self.heard)
+        found, self.times = measure(report, clocks, self.times, self.now, self.heard)
         self.found += found
         self.status = status_of(report).model_copy(update={"starting": False} if self.trains else {})
         return decision
@@ -248,5 +248,5 @@ def test_restarts_and_the_end_are_counted_once() -> None:
 def test_reasons_of_events_are_counted_as_they_were_announced() -> None:
     world = led()
     decision = JobOnPaper.step(world)
-    found, _ = observe(world.report(decision), world.state.clocks, world.times, world.now, None, ["ImagePull"])
+    found, _ = measure(world.report(decision), world.state.clocks, world.times, world.now, None, ["ImagePull"])
     assert found == [Measurement(Metric.EVENTS, label="ImagePull")]
