@@ -1,3 +1,3 @@
-"""What all parts share: the API types and the rendezvous state machine."""
+"""Code that all parts share: the API types and the rendezvous state machine."""
 
 __version__ = "0.1.0"

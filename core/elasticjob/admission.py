@@ -1,14 +1,14 @@
-"""What the API server itself refuses of an ElasticJob: a template without its shape, changes at the wrong time."""
+"""What the API server refuses of an ElasticJob by its schema: a malformed template, and changes at the wrong time."""
 
 from typing import Any
 
 from elasticjob.schema import FORBIDDEN, rule, validations
 
-MADE_FROM = ("template", "nprocPerNode", "trainerContainer")  # what running pods keep
+MADE_FROM = ("template", "nprocPerNode", "trainerContainer")  # the fields that running pods depend on
 
 
 def _was(*types: str, status: str) -> str:
-    """In CEL: whether the job had a condition of one of `types` with `status`."""
+    """A CEL expression: whether the job had a condition of one of `types` with `status`."""
     kinds = ", ".join(f"'{type}'" for type in types)
     known = "has(oldSelf.status) && has(oldSelf.status.conditions)"
     return f"({known} && oldSelf.status.conditions.exists(one, one.type in [{kinds}] && one.status == '{status}'))"
@@ -19,7 +19,7 @@ NO_PODS = f"(oldSelf.spec.suspend || {_was('TemplateValid', status='False')})"
 
 
 def _unchanged(field: str, unless: str, otherwise: str, *, optional: bool = False) -> dict[str, str]:
-    """`spec.field` stays what it was except where `unless`, in CEL; and for ever once the job has ended."""
+    """A CEL rule: `spec.field` may change only if `unless` (CEL) holds, and never after the job's end."""
     new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
     same = f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))" if optional else f"{new} == {old}"
     ended = f"the job has ended, and {field} changes nothing any more: make a new job"
@@ -36,7 +36,7 @@ def _while_without_pods(field: str, *, optional: bool = False) -> dict[str, str]
     return _unchanged(field, NO_PODS, f"{condition}: set spec.suspend to true first", optional=optional)
 
 
-# for the root of the schema, which alone sees the status beside the spec
+# rules of the schema's root, the only place that sees spec and status together
 TRANSITIONS = (
     *map(_while_without_pods, (*MADE_FROM, "quotaAdmission")),
     _while_without_pods("hostNetwork", optional=True),
@@ -45,7 +45,8 @@ TRANSITIONS = (
     *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
 )
 
-# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes. The operator has values judged.
+# In addition to Kubernetes' own schema of a pod template, which hack/crds.py adds. Values are checked by a dry run of
+# the operator's.
 CONTAINERS: dict[str, Any] = {"minItems": 1, "maxItems": 128}
 POD = validations(
     rule(

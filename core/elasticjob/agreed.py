@@ -1,4 +1,4 @@
-"""An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
+"""An ElasticJob as input of the state machine: the limits in its spec, and the state in its status."""
 
 from elasticjob.blockers import Admitted
 from elasticjob.heartbeats import MISSED_IN_RECORD, backstop_seconds, default_worker_lost
@@ -18,8 +18,11 @@ def limited(spec: ElasticJobSpec, admitted: Admitted | None) -> ElasticJobSpec:
 
 
 def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
-    """`workers`: how many there are, which after a scale-down are more than wanted for a while. Quota may leave
-    `spec.replicas` below the minimum, which is a size: there is always one to wait for."""
+    """The part of the spec that the rendezvous needs.
+
+    `workers`: how many workers exist; for a while after a scale-down they are more than wanted. While quota leaves
+    `spec.replicas` below `minReplicas`, sizes up to `minReplicas` are allowed: there is always a size to wait for.
+    """
     timing, size = spec.rendezvous, max(spec.replicas, workers)
     return Spec(
         replicas=spec.replicas,
@@ -43,7 +46,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
 
 
 def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
-    """The state that a status tells, with the reader's own clocks."""
+    """The state in a status, with the reader's own clocks."""
     agreed = status.rendezvous
     return State(
         clocks=clocks,

@@ -1,8 +1,8 @@
-"""The Kubernetes API `elasticjob.io/v1alpha1`: with `spec`, `status` and `fields` the source of the CRDs
-in `crds/`, and the place to import all of it from.
+"""The Kubernetes API `elasticjob.io/v1alpha1`. With `spec`, `status` and `fields` it is the source of the CRDs in
+`crds/`; import all of the API from here.
 
-A docstring or `Field(description=...)` here is what `kubectl explain` prints. Nothing here decides
-anything: rules live in `elasticjob.rendezvous`, CEL rules are checked by the API server.
+`kubectl explain` prints the docstrings and `Field(description=...)` of these modules. They make no decisions: rules
+live in `elasticjob.rendezvous`, and the API server checks the CEL rules.
 """
 
 from typing import Annotated
@@ -100,32 +100,33 @@ JOBS, WORKERS = "elasticjobs", "elasticworkers"
 
 JOB_LABEL, JOB_UID_LABEL = f"{GROUP}/job", f"{GROUP}/job-uid"
 INDEX_LABEL = f"{GROUP}/index"
-CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
-JOB_LEFT = "JobLeft"  # the reason of an event: another installation goes on with the job
+CAUSE_ANNOTATION = f"{GROUP}/cause"  # on an event: its cause in one word, from the words that metrics use
+JOB_LEFT = "JobLeft"  # the reason of an event: another installation takes over the job
 
-# Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT; the ports after it are where
-# libraries open stores of their own, on rank 0, and none of them is the sidecar's.
+# Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT. On the ports after it
+# libraries open stores of their own on rank 0, so none of them may be the sidecar's.
 STORE_PORT, FORWARDED_PORTS = 27400, 128
 TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
-TROUBLE_PATH = "/trouble"  # at HEALTH_PORT: what keeps the worker from joining, as its sidecar says
+TROUBLE_PATH = "/trouble"  # at HEALTH_PORT: what keeps the worker from joining, according to its sidecar
 
 
 class WorkerRequest(Model):
     """What a worker asks of the rendezvous."""
 
     type: RequestType = Field(description="What it asks for: Join, Leave, Finish or Close.")
-    after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
+    after: Count | None = Field(None, description="Join: the last formed round that the sidecar has seen.")
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
     stage: Stage | None = Field(
         None,
-        description="Which of the torchruns of its container this is, from 1: those before it ended in success.",
+        description="The position of the torchrun among those of its container, from 1. Those before it ended in "
+        "success.",
     )
     container: str | None = Field(
         None,
         max_length=32,
         pattern="^[0-9]{1,20}$",
-        description="Which start of the container the torchrun is of, by its first process's time of start; for the "
-        "next incarnation of the sidecar.",
+        description="The start of the container to which the torchrun belongs, identified by the start time of its "
+        "first process. It is for the sidecar's next incarnation.",
     )
     script: ScriptName | None = Field(None, description="Join: the name of the script that torchrun starts.")
     cause: str | None = Field(None, max_length=256, description="Why, in one word.")
@@ -137,17 +138,17 @@ class WorkerRequest(Model):
     exit_code: Annotated[int, Field(ge=1, le=MAX_EXIT_CODE)] | None = Field(
         None,
         description="Join, Leave: the exit code of the worker's training process that failed first in the last round, "
-        "whatever the cause; 128 and the number of the signal that ended it. For spec.podFailurePolicy.",
+        "whatever the cause. A signal's exit code is 128 plus its number. For spec.podFailurePolicy.",
     )
     last_call_seconds: Seconds | None = Field(
         None,
         description="Join: the trainer's last_call_timeout, in place of the job's rendezvous.lastCallSeconds. The "
-        "longest that one of the joined workers names applies.",
+        "longest among the joined workers applies.",
     )
     worker_lost_seconds: KeepAlive | None = Field(
         None,
-        description="Join: the trainer's keep_alive_interval times keep_alive_max_attempt, for this worker in place of "
-        "the job's rendezvous.workerLostSeconds.",
+        description="Join: the trainer's keep_alive_interval times keep_alive_max_attempt. It replaces the job's "
+        "rendezvous.workerLostSeconds for this worker.",
     )
 
 
@@ -165,49 +166,53 @@ class ElasticWorkerSpec(Model):
         )
     )
 
-    job: str = Field(min_length=1, max_length=63, description="The name of the ElasticJob that the worker is part of.")
+    job: str = Field(min_length=1, max_length=63, description="The name of the worker's ElasticJob.")
     index: Index = Field(description="The worker's index in its job.")
     id: str = Field(
         max_length=32,
         pattern="^[0-9a-f.]{1,32}$",
-        description="This incarnation of the sidecar: what all pods made at once share, and after a dot how often the "
-        "sidecar was started again in its pod.",
+        description="The incarnation of the sidecar: a part that all pods made at once share, a dot, and the number of "
+        "the sidecar's restarts in its pod.",
     )
     certificate: str = Field(
         max_length=4096,
-        description="The sidecar's certificate in PEM form, new at each of its starts. Other members know it by this.",
+        description="The sidecar's certificate in PEM form, made anew at each start. Other members identify the "
+        "sidecar by it.",
     )
     address: str = Field(
         max_length=64,
         pattern=r"^([0-9]{1,3}([.][0-9]{1,3}){3}|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$",
-        description="Where the sidecar's store tunnel listens: the pod's IP address and port.",
+        description="The listening address of the sidecar's store tunnel: the pod's IP address and a port.",
     )
-    node: str = Field("", max_length=253, description="The node that the pod runs on.")
-    request: WorkerRequest | None = Field(None, description="Absent until the trainer asks for something.")
+    node: str = Field("", max_length=253, description="The pod's node.")
+    request: WorkerRequest | None = Field(
+        None, description="The worker's request. Absent until the trainer asks for something."
+    )
 
 
 class Stall(Model):
     """How far a worker is in a round in which a member has reported nothing for too long."""
 
-    round: Count = Field(description="The round that it speaks of.")
+    round: Count = Field(description="The round that this is about.")
     stalled: bool = Field(
         False,
-        description="This worker's scripts have reported before in that round, and nothing for "
+        description="This worker's scripts have reported in that round before, and then nothing for "
         "spec.progressDeadlineSeconds.",
     )
     step: Count | None = Field(
-        None, description="The lowest of the last steps that its scripts reported in that round, absent without any."
+        None,
+        description="The lowest of the last steps that its scripts reported in that round; absent if there is none.",
     )
     process: ProcessState | None = Field(
         None,
-        description="What its training processes do, or the one of them that is most at fault: Stopped, Blocked, "
-        "Computes, Waits or Unknown; absent until its trainer has looked.",
+        description="The state of its training processes, or of the one most at fault: Stopped, Blocked, Computes, "
+        "Waits or Unknown. Absent until its trainer has looked.",
     )
     local_rank: SmallCount | None = Field(None, description="The local rank of that process.")
 
 
 class ElasticWorkerStatus(Model):
-    """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
+    """The worker's state. The operator judges a heartbeat by its change, never by a worker's clock."""
 
     heartbeat: Count | None = Field(
         None,
@@ -216,8 +221,8 @@ class ElasticWorkerStatus(Model):
     )
     suspects: MembersField = Field(
         default_factory=Members,
-        description="Members, as index/id, of which this one hears nothing on the heartbeat link between the two. The "
-        "operator pings them; a suspicion alone costs nobody its place.",
+        description="Members, as index/id, whose heartbeat link to this worker is silent. The operator pings them; a "
+        "suspicion alone costs no worker its place.",
         json_schema_extra={"maxLength": SUSPECTS_LENGTH},
     )
     ack: Count | None = Field(None, description="The number of the last ping that this worker has acked.")
@@ -225,44 +230,44 @@ class ElasticWorkerStatus(Model):
     rank: SmallCount | None = Field(None, description="The agent's rank in that round.")
     connected: Count | None = Field(
         None,
-        description="Of rank 0: the last round to whose store all training processes have connected, as they do when "
-        "they make their process group.",
+        description="Rank 0 only: the last round in which all training processes have connected to its store, as they "
+        "do when they make their process group.",
     )
     stepped: Count | None = Field(None, description="The last round in which its training script has reported a step.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
-    total: Count | None = Field(None, description="The steps it means to take.")
+    total: Count | None = Field(None, description="The number of steps that it will take.")
     metrics: Metrics | None = Field(
-        None, description="Numbers that the training script reported, as they came; nothing is decided by them."
+        None, description="Numbers that the training script reported, unchanged. No decision depends on them."
     )
     waits: Share | None = Field(
-        None, description="The share of its time that the training script waits for others, as it reports."
+        None, description="The share of its time for which the training script waits for others, as it reports."
     )
     stall: Stall | None = Field(
         None,
-        description="Written when its scripts report nothing for spec.progressDeadlineSeconds, when they do again, and "
-        "when the operator asks; else absent, or of an earlier round.",
+        description="Written when its scripts report nothing for spec.progressDeadlineSeconds, when they report again, "
+        "and when the operator asks. Otherwise absent, or about an earlier round.",
     )
     imports: Imports | None = Field(
         None,
-        description="With the job's warmRestart: the modules that the training script imports, in its order, with a "
-        "comma between two. The job's new pods import them early.",
+        description="With the job's warmRestart: the modules that the training script imports, in its order, separated "
+        "by commas. The job's new pods import them early.",
     )
 
 
 class ElasticWorker(Model):
-    """One worker of an ElasticJob, written by the sidecar of the pod of the same name."""
+    """One worker of an ElasticJob. The sidecar of the pod with the same name writes it."""
 
     spec: ElasticWorkerSpec
     status: ElasticWorkerStatus = Field(default_factory=ElasticWorkerStatus)
 
 
 class ElasticJob(Model):
-    """Elastic PyTorch training: torchrun agents in pods, whose rendezvous lives in this object's status."""
+    """Elastic PyTorch training: torchrun agents in pods, whose rendezvous is kept in this object's status."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
             rule(
-                # a job that has a status was made when longer names were taken
+                # a job with a status may have been made while longer names were allowed
                 f"has(self.status) || size(self.metadata.name) <= {JOB_NAME_LENGTH}",
                 f"a job's name has at most {JOB_NAME_LENGTH} characters, with generateName {JOB_NAME_LENGTH - 5} and "
                 "five that are added: its pods are named <job>-<index>-<number>, and no host name has more than 63",

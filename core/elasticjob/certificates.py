@@ -1,4 +1,4 @@
-"""How sidecars know each other: by their certificates, which stand in the workers' records."""
+"""How sidecars authenticate each other: by certificates, which are published in the workers' records."""
 
 import hashlib
 import ssl
@@ -14,12 +14,12 @@ def fingerprint_of(der: bytes) -> str:
 
 
 def der_of(certificate: str) -> bytes:
-    """What a certificate in PEM form holds. Raises ValueError when that is not its form."""
+    """The DER form of a certificate in PEM form. Raises ValueError if it is not in PEM form."""
     return ssl.PEM_cert_to_DER_cert(certificate)
 
 
 def check_certificate(der: bytes) -> None:
-    """Raises ValueError when TLS could make nothing of it. Takes an eighth of a millisecond."""
+    """Raise ValueError if TLS cannot use the certificate. Takes about 0.13 ms."""
     try:
         _checked.context().load_verify_locations(cadata=der)
     except (ssl.SSLError, ValueError) as error:
@@ -27,7 +27,8 @@ def check_certificate(der: bytes) -> None:
 
 
 class _Checked:
-    """A context takes as long to make as a certificate to load, and keeps each: so one takes some of them."""
+    """A TLS context for checks. Making one takes as long as loading a certificate, and it keeps each certificate: so it
+    is renewed after some of them."""
 
     def __init__(self) -> None:
         self._context, self._checks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), count(1)

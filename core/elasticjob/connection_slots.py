@@ -1,11 +1,11 @@
-"""A bound on connections that have not shown who they are, which a flood of them cannot turn against others."""
+"""A bound on unauthenticated connections that a flood cannot turn against other callers."""
 
 from collections.abc import Callable
 
 
 class ConnectionSlot:
-    """The slot of one connection. `release` it when the connection has ended or has shown who it is; more than once
-    does no harm."""
+    """The slot of one connection. `release` it once the connection has ended or is authenticated; repeated calls are
+    harmless."""
 
     def __init__(self, slots: "ConnectionSlots", address: str, leave: Callable[[], None]) -> None:
         self._slots, self.address, self.leave = slots, address, leave
@@ -15,11 +15,11 @@ class ConnectionSlot:
 
 
 class ConnectionSlots:
-    """At most `most` connections. One more costs the address that has the most of them one of its own.
+    """At most `most` connections. One more displaces a connection of the address that has the most.
 
-    So whoever floods displaces itself: a caller that has few connections keeps them, whoever it is. With `patient` the
-    fullest address loses its newest, and among equals the newcomer goes: the others have waited longer. Else it loses
-    its oldest, which has had the time that `most` others took to come.
+    So a flood displaces itself, and a caller with few connections keeps them. With `patient` the fullest address loses
+    its newest connection, and among equally full ones the newcomer is refused, as the others have waited longer.
+    Otherwise it loses its oldest, which has had the time in which `most` others came.
     """
 
     def __init__(self, most: int, *, patient: bool = False) -> None:
@@ -32,7 +32,7 @@ class ConnectionSlots:
         return self._taken
 
     def take(self, address: str, leave: Callable[[], None]) -> ConnectionSlot:
-        """A slot for a connection from `address`; `leave` is called if it has to make room for another."""
+        """A slot for a connection from `address`. `leave` is called if another connection displaces it."""
         slot = ConnectionSlot(self, address, leave)
         mine = self._held.setdefault(address, {})
         mine[slot] = None

@@ -1,4 +1,4 @@
-"""`spec.podFailurePolicy` and its CEL rules, in the shape of batch/v1's. The operator finds out what they match."""
+"""`spec.podFailurePolicy` and its CEL rules, in the shape of batch/v1's. The operator evaluates it."""
 
 from typing import Annotated, Any, Literal
 
@@ -33,8 +33,8 @@ class OnExitCodes(Model):
         None,
         min_length=1,
         max_length=63,
-        description="Only the exit code of the container of this name is looked at; without it those of all. That of "
-        "the trainer container is the training process's, as far as torchrun has told of it.",
+        description="The container whose exit code is read; without it, those of all containers. For the trainer "
+        "container it is the exit code of the training process, if torchrun has reported it.",
     )
     operator: Literal["In", "NotIn"] = Field(
         description="In: the exit code is one of the values. NotIn: it is none of them. Exit code 0 never matches."
@@ -42,7 +42,7 @@ class OnExitCodes(Model):
     values: tuple[ExitCode, ...] = Field(
         min_length=1,
         max_length=MAX_EXIT_CODES,
-        description="Exit codes in ascending order, each once; what a signal has ended has 128 and its number.",
+        description="Exit codes in ascending order, each once. A signal's exit code is 128 plus its number.",
         json_schema_extra=SET | validations(rule("self.isSorted()", "values must be in ascending order")),
     )
 
@@ -51,14 +51,14 @@ class OnPodCondition(Model):
     """Matches a condition of a lost worker's pod."""
 
     type: ConditionType = Field(description="The type of the pod's condition, such as DisruptionTarget.")
-    # no default of the schema's: in a list, tools that compare it with a manifest would see a change that lasts
+    # no default in the schema: in a list, tools that compare it with a manifest would show a lasting difference
     status: Literal["True", "False", "Unknown"] | None = Field(
-        None, description="The status that it has to have; without it True."
+        None, description="The required status; by default True."
     )
 
 
 class PolicyRule(Model):
-    """What is to be done about a failure, and which failures are meant."""
+    """An action, and the failures it applies to."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -71,8 +71,8 @@ class PolicyRule(Model):
     )
 
     action: PolicyAction = Field(
-        description="FailJob: the job fails, with no other try. Ignore: the failure does not count against "
-        "maxRestarts. Count: it does, also where a lost pod would not."
+        description="FailJob: the job fails without another try. Ignore: the failure does not count against "
+        "maxRestarts. Count: it counts, even if a lost pod would not."
     )
     on_exit_codes: OnExitCodes | None = Field(None, description="The exit codes that the rule matches.")
     on_pod_conditions: tuple[OnPodCondition, ...] | None = Field(
@@ -89,7 +89,7 @@ class PodFailurePolicy(Model):
 
     rules: tuple[PolicyRule, ...] = Field(
         max_length=MAX_RULES,
-        description="Tried in this order on what has failed in a round, in whichever worker; the first that matches "
-        "decides. What none matches counts or does not as without a policy.",
+        description="The rules are tried in this order on all failures of a round, in any worker; the first that "
+        "matches decides. A failure that no rule matches is treated as without a policy.",
         json_schema_extra=ATOMIC,
     )

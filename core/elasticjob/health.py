@@ -1,9 +1,9 @@
-"""A server of health and metrics that anybody may call and nobody can exhaust, for the operator and for the sidecar.
+"""A server of health and metrics pages for operator and sidecar. Anyone may call it, and no caller can exhaust it.
 
-It knows as much of HTTP as the kubelet and Prometheus need: one GET for each connection, answered and closed. A caller
+It supports the part of HTTP that the kubelet and Prometheus need: one GET per connection, answered and closed. A caller
 has five seconds, 4 KiB of headers and one of 256 slots; `ConnectionSlots` says who displaces whom. A probe that sends
-its request with its connection is answered before a flood displaces it, even one from everywhere: its request is read
-two turns of the event loop after it was accepted, and one turn accepts no more than 64.
+its request with its connection is answered before any flood can displace it: its request is read two turns of the event
+loop after it was accepted, and one turn accepts no more than 64.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from typing import NamedTuple
 from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
 
 SLOTS, AT_ONCE = 256, 64
-WAITING = 1024  # in the kernel, until they are accepted: one that finds no room there tries again after a second
+WAITING = 1024  # connections in the kernel's backlog; a caller that finds it full retries after a second
 CALL_SECONDS = 5.0
 HEAD_BYTES, END = 4096, b"\r\n\r\n"
-KERNEL_BYTES = 4096  # for what a caller sends, before it is read; the kernel takes twice as much for its own
+KERNEL_BYTES = 4096  # the receive buffer for a caller's request; the kernel doubles it for its own overhead
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -30,7 +30,7 @@ class Page(NamedTuple):
     kind: str = TEXT
 
     def head(self) -> bytes:
-        """What an answer begins with, after which the connection ends."""
+        """The status line and headers of the response. The connection closes after the response."""
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Content-Type: {self.kind}",
@@ -46,7 +46,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class HealthServer:
-    """Serves `pages`, by their paths. What makes a page is called for each request, so it has to be fast: `kept`."""
+    """Serves `pages` by path. A page is made for each request, so its function has to be fast: see `kept`."""
 
     def __init__(self, pages: Pages) -> None:
         self.port = 0
@@ -56,7 +56,7 @@ class HealthServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, port: int, host: str = "") -> None:
-        """On one address, or on all of either family; 0 for a free port. Raises OSError."""
+        """Listen on `host`, or on all addresses of both families. Port 0 takes a free port. Raises OSError."""
         opened = listener(port, host)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
         self._server = await asyncio.get_running_loop().create_server(
@@ -73,7 +73,7 @@ class HealthServer:
 
 
 class _Call(asyncio.BufferedProtocol):
-    """Reads into a buffer of its own: asyncio would take 256 KiB for each read."""
+    """One connection. It has a small buffer of its own: asyncio would allocate 256 KiB for each read."""
 
     def __init__(self, pages: Pages, slots: ConnectionSlots, calls: "set[_Call]") -> None:
         self._pages, self._slots, self._calls = pages, slots, calls
@@ -113,12 +113,12 @@ class _Call(asyncio.BufferedProtocol):
         self._transport.pause_reading()
         self._transport.write(page.head())
         if with_body:
-            self._transport.write(page.body)  # by itself, so that callers who are slow share one copy of a large page
-        self._transport.close()  # once it is sent, or the deadline aborts
+            self._transport.write(page.body)  # written separately, so that slow callers share one copy of a large page
+        self._transport.close()  # after the data is sent; the deadline aborts it
 
 
 def kept(page: Callable[[], Page], seconds: float = 1.0) -> Callable[[], Page]:
-    """`page`, made at most once in so many seconds: metrics take milliseconds, and a flood asks for them too."""
+    """`page`, made at most once in `seconds`: metrics take milliseconds to make, and a flood may request them."""
     made: tuple[float, Page] | None = None
 
     def newest() -> Page:
@@ -132,7 +132,7 @@ def kept(page: Callable[[], Page], seconds: float = 1.0) -> Callable[[], Page]:
 
 
 def page_for(head: bytes, pages: Pages) -> tuple[Page, bool]:
-    """The page that a request asks for, by its head, and whether it asks for the body."""
+    """The page for a request with this head, and whether to send the body."""
     asked = head.split(b"\r\n", 1)[0].split(b" ")
     if len(asked) != 3 or not asked[2].startswith(b"HTTP/1."):
         return error_page(HTTPStatus.BAD_REQUEST), True
@@ -148,7 +148,7 @@ def error_page(status: HTTPStatus) -> Page:
 
 
 def listener(port: int, host: str = "") -> socket.socket:
-    """One socket for IPv6 and IPv4, or for IPv4 alone where the machine has no IPv6 or an address of it is given."""
+    """One socket for IPv6 and IPv4; for IPv4 alone if the machine has no IPv6 or `host` is an IPv4 address."""
     if host:
         return socket.create_server((host, port))
     try:

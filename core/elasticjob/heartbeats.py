@@ -1,7 +1,7 @@
 """The times of the failure detector, for a group of any size. All are seconds.
 
 From one round to the next each sidecar has a heartbeat link to rank 0's sidecar, with heartbeats in both directions. A
-sidecar whose link is silent suspects the other end. A suspicion alone costs nobody its place: the operator pings the
+sidecar whose link is silent suspects the other end. A suspicion alone costs no worker its place: the operator pings the
 suspected worker, and the worker is lost when it does not ack in time while another does. `workerLostSeconds` is the
 time for both together, from the last heartbeat to the loss; the rest of it is for the writes in between.
 

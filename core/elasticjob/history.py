@@ -10,22 +10,22 @@ class RoundRecord(Model):
     """One round that was formed."""
 
     round: Count = Field(description="The round's number.")
-    size: SmallCount = Field(description="How many workers it had.")
+    size: SmallCount = Field(description="The number of its workers.")
     cause: Sentence = Field(description="Why it was formed, in one word.")
     reason: Sentence = Field("", description="Why it was formed, in a sentence.")
-    counted: bool = Field(False, description="Whether that was a failure which counts against spec.maxRestarts.")
+    counted: bool = Field(False, description="Whether a failure that counts against spec.maxRestarts led to it.")
     seconds: float = Field(
-        description="Seconds from its opening to its forming, as measured; nothing is decided by them."
+        description="Seconds from its opening to its formation, as measured. No decision depends on it."
     )
     started: float | None = Field(
         None,
-        description="Seconds from its forming until it trained: all its training processes had connected to its store "
-        "or, where scripts report steps, the first was reported. Absent while nothing has told that.",
+        description="Seconds from its formation until it trained: all its training processes had connected to its "
+        "store or, if scripts report steps, the first step was reported. Absent until that is known.",
     )
     succeeded: float | None = Field(
         None,
-        description="Seconds from its forming until all its workers had ended in success, where containers went on "
-        "after that; absent before, and where they did not.",
+        description="Seconds from its formation until all its workers had ended in success, if containers ran on after "
+        "that. Absent before, and if they did not.",
     )
     time: Time = Field(description="When it was formed.")
 
@@ -35,14 +35,16 @@ class NodeFailures(Model):
 
     node: NodeName = Field(description="The node's name.")
     failures: SmallCount = Field(0, description="How often workers have failed on it, as spec.avoidNodes counts.")
-    round: Count = Field(0, description="The round that the last failure was in or came after, 0 before the first.")
+    round: Count = Field(
+        0, description="The round of the last failure, or the round before it; 0 before the first round."
+    )
     pod: PodName = Field("", description="The pod of the last failure.")
     time: Time = Field(description="When the last failure was seen.")
     suspect: PodName = Field(
         "",
-        description="A pod by whose failure the last round has ended, while it is not known whether that counts; as "
+        description="A pod whose failure ended the last round, until it is known whether that counts; see "
         "rendezvous.failure.",
     )
     avoided_until: Time | None = Field(
-        None, description="Until when new pods keep off the node; absent while it has failed too rarely for that."
+        None, description="The time until which new pods avoid the node; absent if it has failed too rarely."
     )

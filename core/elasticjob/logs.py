@@ -1,7 +1,7 @@
-"""How operator and sidecar write their logs: as text for people, or as one JSON object a line for what gathers logs.
+"""The logs of operator and sidecar: text for people, or one JSON object per line for log collectors.
 
-What a line is about (job, round, worker) is noted once and then stands in every JSON line of the same task, and of
-those that it starts.
+Context (job, round, worker) is noted once, and then appears in every JSON line of the same task and of the tasks it
+starts.
 """
 
 import json
@@ -22,26 +22,26 @@ _fields: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default
 
 
 def set_up(level: str, format: Format) -> None:
-    """Log what is at least `level` to stderr. To be called once, by the process's main function."""
+    """Log records of at least `level` to stderr. The process's main function calls it once."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def begin(**fields: object) -> None:
-    """From now on this task's lines are about `fields`, and nothing else."""
+    """Set the context of this task's lines to `fields`."""
     _fields.set(dict(fields))
 
 
 def note(**fields: object) -> None:
-    """... and about `fields` too, in all tasks that share the last `begin`; without one nobody asks for them."""
+    """Add `fields` to the context, in all tasks that share the last `begin`. Without a `begin` it does nothing."""
     noted = _fields.get()
     if noted is not None:
         noted.update(fields)
 
 
 class TextFormatter(logging.Formatter):
-    """One line for one message, and an indented traceback: what others wrote into them forges no line."""
+    """One line per message, with an indented traceback: quoted text cannot forge a line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = escaped(record.message)
@@ -52,7 +52,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """`time`, `level`, `logger`, `message`, what was noted, what the record has as `fields`, and the `exception`."""
+    """`time`, `level`, `logger`, `message`, the context, the record's own `fields`, and the `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
         own: Mapping[str, object] = getattr(record, "fields", {})

@@ -1,10 +1,10 @@
-"""Who takes part: a member is one life of one worker's sidecar, and a status names many of them in a word for each run.
+"""Members of the rendezvous, and their compact form in a status. A member is one life of one worker's sidecar.
 
-`0-4/9f3c01d2.0 5/77ab4e10.0 6-1023/9f3c01d2.0`: a thousand members are a few words, for `kubectl describe` and for
-every sidecar that reads them. Where ranks are laid out by the nodes' labels there may be as many runs as members. More
-than a person reads are written as `order:AAUAA... 5*9f3c01d2.0 1*77ab4e10.0 1018*9f3c01d2.0`: the indices in order,
-two bytes each in base64, then the ids of so many members, by index. The standard library only, as the rendezvous is
-made of members.
+`0-4/9f3c01d2.0 5/77ab4e10.0 6-1023/9f3c01d2.0`: a thousand members take a few words, one per run of indices with the
+same id, in `kubectl describe` and for every sidecar that reads them. With ranks laid out by node labels there may be as
+many runs as members. Too many for a person to read are written as `order:AAUAA... 5*9f3c01d2.0 1*77ab4e10.0
+1018*9f3c01d2.0`: the indices in order, two bytes each in base64, then the ids by index, each with its number of
+members. Only the standard library is used, as the rendezvous uses this module.
 """
 
 import re
@@ -16,7 +16,7 @@ from struct import pack, unpack
 from typing import Any, NamedTuple, overload
 
 RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?/([^\s/]{1,32})")
-MAX_MEMBERS = 2**16  # more than a job may have
+MAX_MEMBERS = 2**16  # more than a job can have
 READABLE_RUNS = 32
 ORDER, PACKED_INDICES = "order:", 2**16  # two bytes
 SAME = re.compile(r"([1-9][0-9]{0,5})\*([^\s/]{1,32})")
@@ -26,10 +26,10 @@ FORM = (
 )
 
 
-class Member(NamedTuple):  # not a dataclass: their hashes took a third of a step with a thousand workers
+class Member(NamedTuple):  # not a dataclass: hashing those took a third of a step with a thousand workers
     """One worker in one incarnation, which is one life of its sidecar.
 
-    The id tells it from all others of its index, and from no other worker's: pods made at once share theirs.
+    The id is unique among the incarnations of an index; pods made at once share it.
     """
 
     index: int  # type: ignore[assignment]  # nobody calls tuple.index
@@ -37,7 +37,7 @@ class Member(NamedTuple):  # not a dataclass: their hashes took a third of a ste
 
 
 class Run(NamedTuple):
-    """Workers of indices that follow each other, all with the same id."""
+    """Workers with consecutive indices and the same id."""
 
     first: int
     last: int
@@ -52,7 +52,8 @@ class Run(NamedTuple):
 
 
 class Members(Sequence[Member]):
-    """In a given order, kept as runs: a sidecar finds its rank among a thousand without looking at each."""
+    """An ordered sequence of members, stored as runs: a sidecar finds its rank among a thousand without a scan of
+    all."""
 
     __slots__ = ("runs",)
 
@@ -61,7 +62,7 @@ class Members(Sequence[Member]):
 
     @classmethod
     def read(cls, text: Any) -> "Members":
-        """From the form that `str` gives, or from what they are. Raises ValueError."""
+        """Members from the form that `str` gives, or from an iterable of them. Raises ValueError."""
         if isinstance(text, Members):
             return text
         if isinstance(text, tuple) and all(isinstance(one, Member) for one in text):
@@ -74,7 +75,7 @@ class Members(Sequence[Member]):
         return made
 
     def position_of(self, member: Member) -> int | None:
-        """How many come before it, which among participants is its rank; None if it is none of them."""
+        """The position of `member`, which among participants is its rank; None if it is absent."""
         (index, id), before = member, 0
         for run in self.runs:
             if run.id == id and run.first <= index <= run.last:
@@ -83,7 +84,7 @@ class Members(Sequence[Member]):
         return None
 
     def id_of(self, index: int) -> str | None:
-        """Of the first member with this index; None if there is none."""
+        """The id of the first member with this index; None if there is none."""
         return next((run.id for run in self.runs if run.first <= index <= run.last), None)
 
     @overload
@@ -140,16 +141,16 @@ def _runs(members: Iterable[Member]) -> Iterator[Run]:
 
 
 def _packed(members: Members) -> str:
-    """The form of members in any order; `_unpacked` reads it."""
+    """The compact form of members in any order; `_unpacked` reads it."""
     indices = pack(f">{len(members)}H", *(one.index for one in members))
     by_index = sorted(members, key=lambda one: one.index)
     ids = (f"{len(list(same))}*{id}" for id, same in groupby(one.id for one in by_index))
     return f"{ORDER}{b64encode(indices).decode()} {' '.join(ids)}"
 
 
-@lru_cache(maxsize=4)  # most statuses of a job have the members of the one before
+@lru_cache(maxsize=4)  # consecutive statuses of a job mostly have the same members
 def _unpacked(text: str) -> tuple[Run, ...]:
-    """Raises ValueError."""
+    """The runs in a packed text. Raises ValueError."""
     order, *words = text.removeprefix(ORDER).split(" ")
     try:
         packed = b64decode(order, validate=True)
@@ -166,7 +167,7 @@ def _unpacked(text: str) -> tuple[Run, ...]:
 
 @lru_cache(maxsize=4096)
 def _run(word: str) -> Run:
-    """Of one word; the same ones are read again and again."""
+    """The run in one word. Cached, as the same words are read again and again."""
     found = RUN.fullmatch(word)
     if found is None:
         raise ValueError(FORM)
@@ -178,8 +179,8 @@ def _run(word: str) -> Run:
 
 
 def replacement_runs(text: Any) -> Members:
-    """From `index/number` or `first-last/number` words: for each index, as an id, which of its pods counts. A sidecar
-    looks one up at times, and is told of all at each change. Raises ValueError."""
+    """From `index/number` or `first-last/number` words: the replacement number of each index, in place of an id. A
+    sidecar looks up one index now and then, and receives all at each change. Raises ValueError."""
     words = Members.read(text)
     if not all(run.id.isascii() and run.id.isdecimal() for run in words.runs):
         raise ValueError("replacements are written as index/number or first-last/number, with a space between two")
@@ -187,7 +188,7 @@ def replacement_runs(text: Any) -> Members:
 
 
 def read_replacements(text: Any) -> dict[int, int]:
-    """By index, from the same words. Raises ValueError."""
+    """Replacement numbers by index, from the same words. Raises ValueError."""
     return text if isinstance(text, dict) else {index: int(number) for index, number in replacement_runs(text)}
 
 

@@ -1,4 +1,4 @@
-"""What all parts call an object of the API server: its JSON as it came, checked only where a model reads it."""
+"""Objects of the API server as parsed JSON. Only the models validate them."""
 
 from typing import Any, TypeAlias
 
@@ -10,8 +10,8 @@ def is_owned_by(body: Object, uid: str) -> bool:
 
 
 def without_nulls(value: Any) -> Any:
-    """`value` without the fields that are null, which are as good as left out, as the API server has it in a pod. In a
-    list null takes a place, and stays."""
+    """`value` without null fields: the API server treats them as absent in a pod. Nulls in a list take a position, and
+    stay."""
     if isinstance(value, dict):
         return {name: without_nulls(field) for name, field in value.items() if field is not None}
     if isinstance(value, list):

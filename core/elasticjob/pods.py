@@ -1,4 +1,4 @@
-"""The names that the operator gives in a worker's pod, and the words of kubelet and scheduler. Pure."""
+"""The names that the operator sets in a worker's pod, and the wording of kubelet and scheduler. Pure."""
 
 import hashlib
 import json
@@ -8,10 +8,10 @@ from typing import Any
 from elasticjob.spec import ElasticJobSpec
 
 SIDECAR = "elasticjob-sidecar"
-BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: what the ids of pods that were made at once begin with
-JOB_UID = "ELASTICJOB_JOB_UID"  # the sidecar's variable: the job that it belongs to
+BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: the prefix of the ids of pods that were made at once
+JOB_UID = "ELASTICJOB_JOB_UID"  # the sidecar's variable: the UID of its job
 
-# why the kubelet does not start a container; only a change by the user helps
+# the kubelet's reasons not to start a container that only a change by the user removes
 IMAGE_WORDS = frozenset(
     {
         *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
@@ -25,9 +25,9 @@ START_WORDS = frozenset(
         *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
     }
 )
-# what a CreateContainerConfigError says where nothing is missing, and the container itself cannot be as it is
+# in a CreateContainerConfigError: nothing is missing, and the container's own settings are wrong
 UNFIT = re.compile(r"non-?root|subpath", re.IGNORECASE)
-# how the kubelet evicts a pod that has more on its node's disk than it may, whatever room is left there
+# the kubelet's message when it evicts a pod that exceeds its own disk limit, however full the node is
 OVER_ITS_LIMIT = re.compile(
     r"[Uu]sage of EmptyDir volume|local storage usage exceeds the total limit|exceeded its local"
 )
@@ -38,28 +38,28 @@ NO_ENTRY = re.compile(
     re.IGNORECASE,
 )
 CRASHES = "CrashLoopBackOff"
-# the scheduling gates of Kueue, and by which label it knows the queue of a pod and the priority there
+# Kueue's scheduling gates, and its labels for a pod's queue and priority
 KUEUE = "kueue.x-k8s.io/"
 QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-class"
-# the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
+# conditions of a pod that is ended for a reason outside it: Kubernetes' and Kueue's
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
-TEMPLATE_HASH = "elasticjob.io/template-hash"  # the pod's annotation: of what the operator has made it from
-KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: onto which nodes it may not go
-# torch's words where it has not found the plug-in, to which nothing but PYTHONPATH leads it, and what they mean
+TEMPLATE_HASH = "elasticjob.io/template-hash"  # the pod's annotation: a hash of the settings it was made from
+KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: the nodes it must not run on
+# torch's message if it does not find the plug-in, which only PYTHONPATH makes visible; and what that means
 NOT_REGISTERED = "backend 'elasticjob' is not registered"
 NO_PLUGIN = (
     f"{NOT_REGISTERED}: torchrun has not found ElasticJob's plug-in in PYTHONPATH: add to that variable and do not "
     "replace it (PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer"
 )
-# the container runtime's words where an image has no shell, and what they mean: most templates name none
+# the container runtime's message for an image without a shell, and what that means: most templates name none
 SHELL_NOT_FOUND = re.compile(r'exec: "/bin/sh": .*no such file')
 NO_SHELL = (
     "the image has no /bin/sh, which adds ElasticJob's plug-in to PYTHONPATH: take an image that has one, or set "
     'PYTHONPATH in the trainer container\'s env, if only to "", and the operator leaves the command alone'
 )
-# what a torchrun logs that ends in success since its stage is finished: no reason for how its container ends later
+# logged by a torchrun that ends in success because its stage is finished; it does not explain the container's later end
 NOTHING_LEFT = "elasticjob: nothing left to do: "
-# how a container has ended whose command the runtime could not start
+# the reasons of a container whose command the runtime could not start
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -68,16 +68,17 @@ def pod_name(job: str, index: int, replacement: int) -> str:
 
 
 def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
-    """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
-    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
+    """The index and number for which `pod_name` returns `pod`; None for any other name, whatever the pod's labels
+    say."""
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON keeps numbers of 15 digits exact
     pod_key = (int(found[2]), int(found[3])) if found else None
     return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
 
 
 def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of what running pods keep, and what so may change only while there are none.
+    """The hash of the settings that running pods depend on. They may change only while there are no pods.
 
-    As for the API server, a list of objects in another order is no change: it lets a running job have that.
+    A list of objects in another order is no change, for the API server neither: it permits that for a running job.
     """
     made_from = [_in_one_order(spec.template), spec.nproc_per_node, spec.trainer_container]
     made_from += [spec.host_network.dump()] if spec.host_network else []

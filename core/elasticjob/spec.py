@@ -1,4 +1,4 @@
-"""What users ask for: the spec of an ElasticJob, with its defaults and its CEL rules."""
+"""The spec of an ElasticJob, with its defaults and its CEL rules."""
 
 from typing import Annotated, Any, Literal
 
@@ -45,55 +45,56 @@ MANAGER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0
 
 
 class DrainSpec(Model):
-    """Nodes that are about to go: others take the places of their workers before they are killed."""
+    """Draining nodes: others take over from their workers before those are killed."""
 
     taints: tuple[TaintKey, ...] = Field(
         DRAIN_TAINTS,
         max_length=64,
-        description="Keys of taints that say that a node is about to go, if the effect is NoSchedule or NoExecute and "
-        "the template does not tolerate them. By default what kubectl cordon and drain, the cluster autoscaler, "
-        "Karpenter and the notices of cloud providers set. With an empty list no node is about to go. For graceSeconds "
-        "a node counts whatever the template tolerates.",
+        description="Keys of taints that announce a node's removal, if the effect is NoSchedule or NoExecute and the "
+        "template does not tolerate them. The default keys are those of kubectl cordon and drain, the cluster "
+        "autoscaler, Karpenter and cloud providers' notices. With an empty list no node is drained. graceSeconds "
+        "applies even if the template tolerates the taint.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         300,
-        description="How long others may take to come in the places of workers whose node is about to go: so long the "
-        "job's PodDisruptionBudget refuses to have them evicted, and kubectl drain waits. It refuses all evictions at "
-        "other times too; with 0 the job has none.",
+        description="How long others may take to come and take over from workers on a draining node. Until then the "
+        "job's PodDisruptionBudget blocks the eviction of those workers, and kubectl drain waits. It blocks all "
+        "evictions at other times too; with 0 the job has none.",
     )
 
 
 class AvoidNodesSpec(Model):
-    """Nodes on which workers of the job fail again and again: pods that are made later keep off them."""
+    """Nodes on which workers of the job fail again and again: later pods avoid them."""
 
     failures: Annotated[int, Field(ge=1, le=1000)] = Field(
         2,
-        description="After so many failures of the job's workers on one node, each within forSeconds of the one "
-        "before, it is avoided. In one round, and while the next one forms, all that fails on a node is one failure, "
-        "unless the pod's replacement fails there as well. What counts against maxRestarts is one, and the loss of a "
-        "worker that failed by itself or gave no sign of life; what others have ended is none, nor what "
+        description="A node is avoided after this many failures of the job's workers on it, each within forSeconds of "
+        "the one before. Failures on a node in one round, and while the next one forms, are one failure, unless the "
+        "pod's replacement fails there as well. A failure is one that counts against maxRestarts, or the loss of a "
+        "worker that failed by itself or gave no sign of life. Pods ended by others do not count, nor does what "
         "podFailurePolicy ignores.",
     )
     for_seconds: Seconds = Field(
-        3600, description="How long a node is avoided after the last failure on it; then its failures are forgotten."
+        3600, description="How long a node is avoided after the last failure on it. Then its failures are forgotten."
     )
     required: bool = Field(
         False,
-        description="False: the scheduler prefers other nodes, and takes this one where no other has room. True: it "
-        "never takes it; a pod for which there is no other waits until the node is not avoided any more.",
+        description="False: the scheduler prefers other nodes, and uses this one if no other has room. True: it never "
+        "uses this one; a pod that fits nowhere else waits until the node is no longer avoided.",
     )
 
 
 class RankOrderSpec(Model):
-    """How ranks are laid out over the cluster, whenever a round is formed."""
+    """How ranks are laid out over the cluster when a round is formed."""
 
     topology_keys: tuple[TopologyKey, ...] = Field(
         min_length=1,
         max_length=8,
-        description="Keys of nodes' labels, the largest part of the network first, as topology.kubernetes.io/zone and "
-        "then the label of a rack. Workers whose nodes have the same value get ranks in a row, and in it those with "
-        "the same value of the next key, down to the node itself. Workers whose nodes lack a label come last.",
+        description="Keys of node labels, the largest part of the network first, such as topology.kubernetes.io/zone "
+        "and then the label of a rack. Workers on nodes with the same value get consecutive ranks, and within them "
+        "those with the same value of the next key, down to the node itself. Workers on nodes without a label come "
+        "last.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -105,7 +106,7 @@ _SHARED = (
 
 
 class HostNetworkSpec(Model):
-    """Lets the template have hostNetwork: true; its ports are the node's then, and the scheduler knows them."""
+    """Allows hostNetwork: true in the template. The ports are then the node's, and the scheduler knows them."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -119,37 +120,37 @@ class HostNetworkSpec(Model):
     )
 
     acknowledged: bool = Field(
-        description="Has to be true: that the node's other processes reach the store of the round.",
+        description="Must be true: it accepts that other processes on the node can reach the round's store.",
         json_schema_extra=validations(rule("self", _SHARED)),
     )
     store_port: Port = Field(27400, description="The round's store, on the node's loopback; the scripts' MASTER_PORT.")
-    tunnel_port: Port = Field(27601, description="Where the sidecars of other workers reach this one.")
+    tunnel_port: Port = Field(27601, description="The port at which other workers' sidecars reach this one.")
     health_port: Port = Field(27602, description="The sidecar's health and metrics.")
 
 
 class SidecarSecurity(Model):
-    """User and group of the sidecar's container, where the cluster allows only some."""
+    """User and group of the sidecar's container, for clusters that allow only certain ones."""
 
     run_as_user: UserId | None = Field(
-        None, description="The user id; without it what the chart's value sidecar.securityContext says."
+        None, description="The user id. Default: the chart's value sidecar.securityContext."
     )
     run_as_group: UserId | None = Field(
-        None, description="The group id; without it what the chart's value sidecar.securityContext says."
+        None, description="The group id. Default: the chart's value sidecar.securityContext."
     )
 
 
 class SidecarSpec(Model):
-    """The sidecar that the operator puts into the job's pods. A change counts for pods made later."""
+    """The sidecar that the operator adds to the job's pods. A change applies to later pods."""
 
     security_context: SidecarSecurity = Field(default_factory=SidecarSecurity)
 
 
-# in CEL: who left replicas out has to know where the number is from
+# in CEL: users who left replicas out have to learn where the number comes from
 _BY_DEFAULT = "self.replicas == 1 ? ': set spec.replicas, whose default is 1' : ''"
 
 
 class ElasticJobSpec(Model):
-    """What the user wants to run: a pod template and the bounds of its size."""
+    """What to run: a pod template and the bounds of the group's size."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -200,11 +201,12 @@ class ElasticJobSpec(Model):
 
     replicas: Replicas = Field(
         1,
-        description="How many workers to run now; `kubectl scale` changes it. Each is one pod with one torchrun agent. "
-        "Leave it out of a manifest that is applied again and again where an autoscaler or `kubectl scale` sets it.",
+        description="The number of workers to run; `kubectl scale` changes it. Each worker is one pod with one "
+        "torchrun agent. Leave it out of a manifest that is applied repeatedly if an autoscaler or `kubectl scale` "
+        "sets it.",
     )
     min_replicas: Replicas = Field(
-        1, description="The smallest group that may train; with fewer workers the job waits."
+        1, description="The smallest group that may train. With fewer workers the job waits."
     )
     max_replicas: Replicas | None = Field(
         None,
@@ -212,20 +214,20 @@ class ElasticJobSpec(Model):
     )
     spare_replicas: Spares = Field(
         0,
-        description="So many workers run beside the replicas, join, and wait. When a worker is lost one of them takes "
-        "its place and its rank at once, and a scale-up takes them first. Neither replicas nor minReplicas nor the "
-        "world size counts them.",
+        description="Number of standby workers that run beside the replicas, join, and wait. A spare takes the place "
+        "and the rank of a lost worker at once, and a scale-up takes spares first. replicas, minReplicas and the world "
+        "size do not count them.",
     )
     sizes: SizesSpec | None = Field(
         None,
-        description="Which sizes a round may have. The largest is formed that those who are there can fill; the others "
-        "wait until a larger one can be.",
+        description="The allowed sizes of a round. The round has the largest size that the present workers can fill; "
+        "the others wait until a larger one is possible.",
     )
     rank_order: RankOrderSpec | None = Field(
         None,
-        description="Lays ranks out by where the workers are, so that neighbours in rank are neighbours in the "
-        "network, whenever a round is formed; no round ends for it. The survivor of the lowest rank gets rank 0; the "
-        "ranks of others may change with each round. Without it who stays keeps its rank.",
+        description="Lays ranks out by the workers' nodes, so that neighbours in rank are neighbours in the network. "
+        "It applies whenever a round is formed, and ends no round. The remaining worker with the lowest rank gets rank "
+        "0; the ranks of the others may change in each round. Without it, remaining workers keep their ranks.",
     )
     nproc_per_node: int | str = Field(
         1,
@@ -239,7 +241,7 @@ class ElasticJobSpec(Model):
     )
     max_restarts: SmallCount = Field(
         3,
-        description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
+        description="How many failures of the trainer are restarted before the job fails. Lost pods do not count.",
     )
     pod_failure_policy: PodFailurePolicy | None = Field(
         None,
@@ -248,52 +250,53 @@ class ElasticJobSpec(Model):
     )
     progress_deadline_seconds: ProgressDeadline | None = Field(
         None,
-        description="When no member has reported for so long, after its first step of the round, the training is taken "
-        "to hang: the condition Progressing says so, and names who lags; the training processes write their Python "
-        "stacks to the trainers' logs. Longer than the longest time between two calls of report(), with evaluations "
-        "and checkpoints. Without it no training is taken to hang; nor is one whose script never calls report().",
+        description="If no member reports for this long after its first step of the round, the training is considered "
+        "hung: the condition Progressing says so and names the workers that lag, and the training processes write "
+        "their Python stacks to the trainers' logs. Choose it longer than the longest time between two calls of "
+        "report(), including evaluations and checkpoints. Without it no training is considered hung, nor is one whose "
+        "script never calls report().",
     )
     hang_policy: Literal["Restart", "Report"] = Field(
         "Report",
-        description="What becomes of a training that hangs. Report: it is said, no more; Restart: its round is ended, "
-        "as by a failure that counts against maxRestarts, and all its processes are started again.",
+        description="What happens to a hung training. Report: it is only reported. Restart: its round ends, as by a "
+        "failure that counts against maxRestarts, and all its processes are restarted.",
     )
     quota_admission: Literal["Pods", "Gang"] = Field(
         "Pods",
         description="How Kueue admits a job whose label kueue.x-k8s.io/queue-name names a queue. Pods: each pod by "
-        "itself, and those that have quota train; Gang: minReplicas or more at once, and before that no pod is made.",
+        "itself; the pods that have quota train. Gang: minReplicas or more at once; before that no pod is made.",
     )
     managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=MANAGER)] | None = Field(
         None,
-        description="Which controller looks after the job. Without it, and with elasticjob.io/elasticjob-controller, "
-        "the operator does; with any other value, such as kueue.x-k8s.io/multikueue, it leaves the job alone: it makes "
-        "no pods, writes no status and no events. It can never be changed.",
+        description="The controller that manages the job. Without it, or with elasticjob.io/elasticjob-controller, it "
+        "is the operator. With any other value, such as kueue.x-k8s.io/multikueue, the operator leaves the job alone: "
+        "it makes no pods, and writes no status and no events. It can never be changed.",
     )
-    suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
+    suspend: bool = Field(False, description="Stops the workers and keeps the state. Set it back to false to resume.")
     restarted_at: Time | None = Field(
         None,
-        description="Another time than before ends the round, as a change of the group does, and starts the training "
-        "processes of all workers anew; `kubectl elasticjob restart` sets it. It counts as no failure. Leave it out of "
-        "a manifest that is applied again and again.",
+        description="A new time ends the round, as a change of the group does, and restarts the training processes of "
+        "all workers; `kubectl elasticjob restart` sets it. It does not count as a failure. Leave it out of a manifest "
+        "that is applied repeatedly.",
     )
     active_deadline_seconds: Annotated[int, Field(ge=1, le=MAX_INT32)] | None = Field(
         None,
-        description="How long the job may take from its start on, without the time for which it is suspended, by "
-        "spec.suspend or as Kueue has no quota for its gang; then it has failed, with the reason DeadlineExceeded.",
+        description="How long the job may take from its start, without the time for which it is suspended, by "
+        "spec.suspend or because Kueue has no quota for its gang. After that it fails with the reason "
+        "DeadlineExceeded.",
     )
     finish_seconds: UpToAWeek = Field(
         3600,
-        description="How long the trainer containers may go on after the last torchrun has ended in success, with an "
-        "upload for one. The job is Complete when they have ended with exit code 0; at the end of this time it has "
-        "failed.",
+        description="How long the trainer containers may run on after the last torchrun ended in success, for example "
+        "for an upload. The job is Complete when they have ended with exit code 0, and fails at the end of this time.",
     )
     ttl_seconds_after_finished: SmallCount | None = Field(
         None, description="Deletes the job, and with it its pods, this many seconds after it has ended."
     )
     clean_pod_policy: Literal["None", "Running", "All"] = Field(
         "Running",
-        description="What becomes of the pods when the job has ended. Running: what still runs is stopped, and pods "
-        "stay with their logs until the job is deleted; All: every pod is deleted; None: nothing is touched.",
+        description="What happens to the pods after the job's end. Running: pods that still run are stopped, and pods "
+        "keep their logs until the job is deleted. All: every pod is deleted. None: no pod is touched.",
     )
     trainer_container: str = Field(
         "trainer",
@@ -313,9 +316,9 @@ class ElasticJobSpec(Model):
     drain: DrainSpec = Field(default_factory=DrainSpec)
     avoid_nodes: AvoidNodesSpec | None = Field(
         None,
-        description="Keeps replacements, and other pods that are made later, off nodes on which workers of this job "
-        "failed again and again; {} takes the defaults. Without it no node is avoided. It moves no pod that runs: a "
-        "process that fails is started again where it is.",
+        description="Keeps replacements and other later pods off nodes on which workers of this job failed again and "
+        "again; {} takes the defaults. Without it no node is avoided. Running pods stay: a process that fails is "
+        "restarted where it is.",
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     sidecar: SidecarSpec | None = None
@@ -326,5 +329,5 @@ class ElasticJobSpec(Model):
 
     @property
     def admitted_as_gang(self) -> bool:
-        """Its quota is asked for by Workloads of the operator's, not by each pod."""
+        """Whether Workloads of the operator request its quota, in place of each pod."""
         return self.quota_admission == "Gang"

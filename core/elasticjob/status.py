@@ -1,4 +1,4 @@
-"""What the operator says: the status of an ElasticJob, with the agreed state of its rendezvous."""
+"""The status of an ElasticJob, with the agreed state of its rendezvous. The operator writes it."""
 
 from typing import Annotated, Literal
 
@@ -33,7 +33,7 @@ from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
 
 
 class Ping(Model):
-    """The last ping. Each worker that it names shows that it lives by writing the number into its ElasticWorker."""
+    """The last ping. Each worker that it names acks it by writing the number into its ElasticWorker."""
 
     number: Count = Field(0, description="Grows by one with each ping of the job; 0 before the first.")
     members: MembersField = Field(
@@ -50,8 +50,8 @@ def _is_first(ping: Ping) -> bool:
 class MatchedRule(Model):
     """A rule of spec.podFailurePolicy that matches a failure."""
 
-    index: Annotated[int, Field(ge=0, le=MAX_RULES - 1)] = Field(description="Its place among the rules, from 0.")
-    action: PolicyAction = Field(description="What it says: FailJob, Ignore or Count.")
+    index: Annotated[int, Field(ge=0, le=MAX_RULES - 1)] = Field(description="Its position among the rules, from 0.")
+    action: PolicyAction = Field(description="The rule's action: FailJob, Ignore or Count.")
     message: Sentence = Field("", description="Which worker it matches, and why, in a sentence.")
 
 
@@ -64,74 +64,75 @@ class RendezvousStatus(Model):
     )
     world_size: SmallCount = Field(0, description="Workers in the formed round; 0 while forming.")
     waiting: SmallCount = Field(
-        0, description="Workers that have joined and are not in the current round; spares are counted by themselves."
+        0, description="Workers that have joined and are not in the current round; spares are counted separately."
     )
     participants: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="The members of the last formed round in rank order, packed as index/id, or first-last/id where "
-        "several have one id; more than 32 such words may be packed further. While Forming they are not yet the next "
-        "round's. The form is ElasticJob's own and may change: `kubectl elasticjob status` shows the members one by "
+        description="The members of the last formed round in rank order, packed as index/id, or first-last/id if "
+        "several share an id; more than 32 such words may be packed further. While Forming they are still those of the "
+        "last round. The form is ElasticJob's own and may change: `kubectl elasticjob status` shows the members one by "
         "one.",
     )
     replicas: SmallCount = Field(
         0,
-        description="How many replicas the last round was formed for, so that a later round knows if the job was "
-        "scaled: spec.replicas; of a gang as many of them as had quota.",
+        description="The replicas that the last round was formed for, so that a later round can tell a scale-up or "
+        "scale-down: spec.replicas, or for a gang the part of them that had quota.",
     )
     restarted_at: Time | None = Field(
         None,
-        description="What spec.restartedAt was when the last round was formed; with another time there that round is "
-        "ended. Absent before the first restart.",
+        description="The value of spec.restartedAt when the last round was formed. A different value there ends that "
+        "round. Absent before the first restart.",
     )
     leaving: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Workers told to leave: they exit and their pods go. Packed as participants are.",
+        description="Workers told to leave: they exit and their pods are deleted. Packed as participants are.",
     )
     finished: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Workers whose training and whose container ended in success. Packed as participants are.",
+        description="Workers whose torchrun and whose container ended in success. Packed as participants are.",
     )
     finishing: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Workers whose torchrun ended in success in this stage, and whose container goes on, with an "
-        "upload or the next torchrun. Packed as participants are; absent where there are none.",
+        description="Workers whose torchrun ended in success in this stage, and whose container runs on, with an "
+        "upload or the next torchrun. Packed as participants are; absent if there are none.",
     )
     stage: Stage = Field(
         1,
-        description="Which of the torchruns that each container runs one after the other the job is at, from 1.",
+        description="The number of the present stage, from 1. A stage is one of the torchruns that each container runs "
+        "one after the other.",
     )
     scripts: tuple[ScriptName, ...] = Field(
         (),
         exclude_if=is_empty,
-        description="The scripts of the last 16 stages; the last is that of this one, empty until its first round. "
-        "Absent where no torchrun has named one.",
+        description="The scripts of the last 16 stages. The last one is the present stage's, empty until its first "
+        "round. Absent if no torchrun has named one.",
         json_schema_extra={"maxItems": MAX_SCRIPTS, "x-kubernetes-list-type": "atomic"},
     )
     failure: Sentence = Field(
         "",
         exclude_if=is_empty,
-        description="What failed in the last formed round, while it is not known whether it counts against "
-        "spec.maxRestarts: that is judged when the group forms again.",
+        description="The failure of the last formed round, until it is judged, when the group forms again: only then "
+        "is it known whether it counts against spec.maxRestarts.",
     )
     matched_rule: MatchedRule | None = Field(
         None,
-        description="The first rule of spec.podFailurePolicy that matches what failed in the last formed round, while "
-        "that is not judged.",
+        description="The first rule of spec.podFailurePolicy that matches a failure of the last formed round, until "
+        "that is judged.",
     )
     replaced: MembersField = Field(
         default_factory=Members,
         exclude_if=is_empty,
-        description="Members of the last formed round whose pods were replaced meanwhile for a cause that does not "
+        description="Members of the last formed round whose pods were replaced since then for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(
         False,
-        description="The last round was ended for newcomers, workers told to leave or a restart, and all its members "
-        "live: scripts may save before they are stopped.",
+        description="The last round was ended for newcomers, for workers told to leave or for a restart, and all its "
+        "members live: scripts may save before they are stopped.",
     )
     ping: Ping = Field(
         default_factory=Ping,
@@ -140,34 +141,39 @@ class RendezvousStatus(Model):
     )
     stalled: Count = Field(
         0,
-        description="The round in which a member has reported nothing for spec.progressDeadlineSeconds, 0 for none: "
-        "its members say how far they are, and their training processes write their stacks to the trainers' logs.",
+        description="The round in which a member has reported nothing for spec.progressDeadlineSeconds, 0 for none. "
+        "Its members then report how far they are, and their training processes write their stacks to the trainers' "
+        "logs.",
     )
     store: str | None = Field(
         None,
         json_schema_extra={"maxLength": 128},
-        description="Address of rank 0's sidecar, behind which the round's TCPStore serves, and after a slash its "
+        description="The address of rank 0's sidecar, which forwards to the round's TCPStore, and after a slash its "
         "certificate's fingerprint: the first 128 bits of the SHA-256, in hex.",
     )
     reason: Sentence = Field("", exclude_if=is_empty, description="Why the round was formed, opened or closed.")
-    cause: Word = Field("", exclude_if=is_empty, description="The same in one word, as metrics count it.")
+    cause: Word = Field("", exclude_if=is_empty, description="The same in one word, which metrics use.")
     outcome: Outcome | None = Field(
         None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout."
     )
 
 
 class Condition(Model):
-    """A condition, with the fields and bounds of all conditions in Kubernetes."""
+    """A condition, with the fields and bounds of Kubernetes' own conditions."""
 
     model_config = ConfigDict(
         json_schema_extra={"required": ["type", "status", "reason", "message", "lastTransitionTime"]}
     )
 
     type: ConditionType = Field(description="What the condition is about.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it is so: True, False or Unknown.")
+    status: Literal["True", "False", "Unknown"] = Field(
+        description="Whether the condition holds: True, False or Unknown."
+    )
     reason: ConditionReason = Field(description="Why, in one word.")
     message: Message = Field("", description="Why, in a sentence; may be empty.")
-    observed_generation: Count | None = Field(None, description="The generation of the spec that it was found for.")
+    observed_generation: Count | None = Field(
+        None, description="The generation of the spec that the condition is based on."
+    )
     last_transition_time: Time = Field(description="When the status last changed.")
 
 
@@ -175,9 +181,9 @@ class Progress(Model):
     """How far the training is, as the script in rank 0's worker reported it."""
 
     step: Count | None = Field(None, description="The last step that was taken.")
-    total: Count | None = Field(None, description="The steps it means to take.")
+    total: Count | None = Field(None, description="The number of steps that it will take.")
     metrics: Metrics | None = Field(
-        None, description="Numbers that it reported, as they came; nothing is decided by them."
+        None, description="Numbers that it reported, unchanged. No decision depends on them."
     )
     summary: str = Field(
         "",
@@ -187,21 +193,23 @@ class Progress(Model):
 
 
 class Active(Model):
-    """For how long the job has been active, which is not suspended."""
+    """How long the job has been active, which means not suspended."""
 
-    seconds: SmallCount = Field(0, description="How long it was active before the last suspension, or in all.")
-    since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
+    seconds: SmallCount = Field(0, description="Seconds that it was active before the last suspension, or in all.")
+    since: Time | None = Field(
+        None, description="The time since which it has been active; absent while suspended and after the end."
+    )
 
 
 class LeaseIdentity(Model):
     """A Lease of the operators. Each Lease counts its own terms, so a term means nothing without its Lease."""
 
-    namespace: ObjectName = Field(description="The namespace that the Lease is in.")
+    namespace: ObjectName = Field(description="The namespace of the Lease.")
     name: ObjectName = Field(description="The name of the Lease.")
-    uid: ObjectName = Field(description="The UID of the Lease: one that was deleted and made anew is another.")
+    uid: ObjectName = Field(description="The UID of the Lease: a Lease that is deleted and made again has another.")
     created: Time = Field(
-        description="When it was created. Of two installations that write the same jobs, the one with the older Lease "
-        "goes on."
+        description="When it was created. If two installations write the same jobs, the one with the older Lease keeps "
+        "them."
     )
 
     @property
@@ -210,28 +218,26 @@ class LeaseIdentity(Model):
 
 
 class ElasticJobStatus(Model):
-    """What the operator has seen and decided. Only the operator writes it."""
+    """What the operator has observed and decided. Only the operator writes it."""
 
-    observed_generation: Count | None = Field(
-        None, description="The generation of the spec that this status answers to."
-    )
+    observed_generation: Count | None = Field(None, description="The generation of the spec that this status reflects.")
     phase: Word = Field(
         "Pending",
-        description="What kubectl shows as PHASE: one word for people, made from the conditions. Programs read those; "
-        "words may be added here.",
+        description="The column PHASE of kubectl: one word for people, derived from the conditions. Programs read the "
+        "conditions; words may be added here.",
     )
     reason: Word = Field(
         "",
         exclude_if=is_empty,
-        description="Why the job waits, or has ended, in one word; empty while all wanted workers train, and "
-        "spares can come.",
+        description="Why the job waits, or has ended, in one word. Empty while all wanted workers train and no spare "
+        "is missing.",
     )
     conditions: tuple[Condition, ...] = Field(
         (),
-        description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
-        "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
-        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has "
-        "waited for containers that go on after success, Finishing; `kubectl wait` works on them.",
+        description="Rendezvoused, Complete, Failed, Suspended and TemplateValid always; Progressing with "
+        "spec.progressDeadlineSeconds; WorkersValid after an invalid ElasticWorker; Connected after a fault of the "
+        "network between its pods; SidecarsReady after the API server refused sidecars or did not answer them; "
+        "Finishing once the job has waited for containers that run on after success. `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
@@ -242,11 +248,9 @@ class ElasticJobStatus(Model):
         "most 16 causes, and one of the reason OtherBlockers that counts the rest. Absent where there is nothing.",
         json_schema_extra={"maxItems": MAX_BLOCKERS + 1, "x-kubernetes-list-type": "atomic"},
     )
-    replicas: SmallCount = Field(
-        0, description="Worker pods that exist and are not on their way out, without the spares."
-    )
-    ready_replicas: SmallCount = Field(0, description="Those of them that are ready.")
-    spares: SmallCount = Field(0, description="Spares that have joined, and wait for a place.")
+    replicas: SmallCount = Field(0, description="Worker pods that exist and are not being deleted, without the spares.")
+    ready_replicas: SmallCount = Field(0, description="The ready ones among replicas.")
+    spares: SmallCount = Field(0, description="Spares that have joined and wait for a place.")
     selector: str = Field(
         "",
         json_schema_extra={"maxLength": SENTENCE_LENGTH},
@@ -254,11 +258,11 @@ class ElasticJobStatus(Model):
     )
     starting: bool = Field(
         False,
-        description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
-        "ten minutes at most, since a script may tell nothing.",
+        description="The processes of the formed round are starting and do not train yet, as history[].started defines "
+        "it. True for ten minutes at most, since a script may report nothing.",
     )
     start_time: Time | None = Field(
-        None, description="When the job was first active: not suspended, and of a gang with its quota."
+        None, description="When the job was first active: not suspended, and if it is a gang, with its quota."
     )
     completion_time: Time | None = Field(
         None, description="When the job was Complete, as in a Job; absent before, and if it has failed."
@@ -268,10 +272,10 @@ class ElasticJobStatus(Model):
     )
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
-        0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
+        0, description="The operator's leadership term in which this was written. It fences off a replaced leader."
     )
     lease: LeaseIdentity | None = Field(
-        None, description="The Lease that counts the term; absent under an operator of a version that does not tell."
+        None, description="The Lease that counts the term; absent if the operator's version does not write it."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
     admitted: Admitted | None = Field(
@@ -280,25 +284,24 @@ class ElasticJobStatus(Model):
         "have it, which is how many the rendezvous waits for.",
     )
     progress: Progress | None = Field(
-        None, description="How far the training is, by what its script reports; some seconds old, more in large jobs."
+        None, description="How far the training is, as its script reports it; some seconds old, more in large jobs."
     )
     replacements: Replacements = Field(
         default_factory=dict,
         exclude_if=is_empty,
-        description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
-        "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
+        description="How often each worker's pod was replaced, packed as index/number or first-last/number. The number "
+        "is the last part of the pod's name. The form may change, like that of rendezvous.participants.",
     )
     draining: Replacements = Field(
         default_factory=dict,
         exclude_if=is_empty,
-        description="The pods of workers whose nodes are about to go, packed as replacements are; absent where there "
-        "are none.",
+        description="The pods of workers on draining nodes, packed as replacements are; absent if there are none.",
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),
         exclude_if=is_empty,
-        description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the last one "
-        "at the end, and until when they are avoided; at most 64.",
+        description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the latest "
+        "failure last, and until when they are avoided; at most 64.",
         json_schema_extra={"maxItems": MAX_NODE_FAILURES, "x-kubernetes-list-type": "atomic"},
     )
     history: tuple[RoundRecord, ...] = Field(

@@ -28,7 +28,7 @@ class RequestType(StrEnum):
 
 
 class PolicyAction(StrEnum):
-    """What a rule of `spec.podFailurePolicy` says of a failure that it matches."""
+    """The action of a rule of `spec.podFailurePolicy`."""
 
     FAIL_JOB = "FailJob"
     IGNORE = "Ignore"
@@ -68,8 +68,8 @@ class Loss(StrEnum):
 
 
 class ProcessState(StrEnum):
-    """What a training process does while no step is taken, as its worker's trainer sees it from outside. `WAITS` is to
-    sleep, for others or for anything else; `BLOCKED` is to wait in the kernel, deaf to signals."""
+    """What a training process does while no step is taken, as its worker's trainer observes it. `WAITS`: it sleeps, for
+    peers or for anything else. `BLOCKED`: it waits in the kernel and does not react to signals."""
 
     STOPPED = "Stopped"
     BLOCKED = "Blocked"
@@ -79,10 +79,9 @@ class ProcessState(StrEnum):
 
 
 class RoundCause(StrEnum):
-    """Why a round was formed or has ended, where that is neither a `Loss`, nor the `Cause` with which a worker left,
-    nor the `Outcome`.
+    """Why a round was formed or ended, if that is no `Loss`, no `Cause` with which a worker left, and no `Outcome`.
 
-    Metrics count by these words, so there are few, and none of them holds what a worker or a pod says.
+    Metrics count by these words: so there are few, and none of them quotes a worker or a pod.
     """
 
     FIRST_FORMATION = "FirstFormation"

@@ -30,47 +30,44 @@ class RendezvousSpec(Model):
 
     last_call_seconds: Seconds = Field(
         30,
-        description="Once minReplicas have joined, how long to wait for workers that are still on their way.",
+        description="How long to wait for workers that are still on their way, once minReplicas have joined.",
     )
     join_timeout_seconds: Seconds = Field(
         600,
-        description="How long a round may form while all missing workers have running pods and their torchruns have "
-        "spoken to their sidecars; then the job fails. Pods for which there is no node or no quota do not hold it up.",
+        description="How long a round may form while all awaited workers have running pods and their torchruns have "
+        "called their sidecars. After that the job fails. Pods without a node or quota do not stop this clock.",
     )
     start_timeout_seconds: Seconds = Field(
         3600,
-        description="How long a trainer that runs may take until its torchrun speaks to its sidecar, as while it "
-        "downloads data first; then the job fails, if too few have joined without it.",
+        description="How long a running trainer may take until its torchrun calls its sidecar, for example while it "
+        "downloads data. After that the job fails, if too few other workers have joined.",
     )
     rejoin_seconds: Seconds = Field(
         75,
-        description="How long members of the last round may take to stop their processes and join again; one that does "
-        "not, and whose sidecar lives, is replaced.",
+        description="How long members of the last round may take to stop their processes and join again. A member that "
+        "takes longer, although its sidecar lives, is replaced.",
     )
     save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         15,
-        description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
-        "With stopSeconds less than rejoinSeconds.",
+        description="How long a planned end of a round waits for scripts that call wants_restart() to save. The sum "
+        "with stopSeconds must be less than rejoinSeconds.",
     )
     stop_seconds: Seconds = Field(
         10,
-        description="How long training processes may take to end at SIGTERM when their round is over, before SIGKILL.",
+        description="How long training processes may take to end after SIGTERM when their round is over. SIGKILL "
+        "follows.",
     )
     worker_lost_seconds: WorkerLost | None = Field(
         None,
-        description="A worker that sends no heartbeat for this long is lost and replaced: half of it until others "
-        "suspect it, half for its ack once the operator pings it. A worker that is pinged for another reason has all "
-        "of it for the ack. Without it 4 seconds, in a group of 1,024 "
-        "workers 4.4. At least 4: with less, a sidecar would be lost that stands still for three seconds, as on a busy "
-        "machine. Less than rejoinSeconds.",
+        description="A worker that sends no heartbeat for this long is lost and replaced: half of the time passes "
+        "before others suspect it, half is for its ack once the operator pings it. A worker that is pinged for another "
+        "reason has all of it for the ack. Default: 4, in a group of 1,024 workers 4.4. At least 4: otherwise a "
+        "sidecar would be lost that stops for three seconds, as on a busy machine. Less than rejoinSeconds.",
     )
     store_ready_seconds: Seconds = Field(
         20,
-        description="How long rank 0 may take to serve the round's store before it is taken out of the group.",
+        description="How long rank 0 may take to serve the round's store before it is replaced.",
     )
     restart_reset_seconds: Seconds = Field(
-        3600, description="A round that lasts this long unbroken sets the count of restarts back to zero."
+        3600, description="A round that lasts this long unbroken resets the count of restarts to zero."
     )
-
-
-# what says that a node is about to go: kubectl cordon and drain, autoscalers, and the notices of cloud providers

@@ -1,1 +1,1 @@
-"""ElasticJob's sidecar: a worker's membership through the Kubernetes API, its round's store on loopback."""
+"""ElasticJob's sidecar: a worker's membership through the Kubernetes API, and its round's store on loopback."""

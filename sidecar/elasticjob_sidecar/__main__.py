@@ -1,4 +1,4 @@
-"""`elasticjob-sidecar`: read the configuration, then run. No arguments: the operator sets the environment."""
+"""`elasticjob-sidecar`: read the configuration, then run. It takes no arguments: the operator sets the environment."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def main() -> None:
         except OSError as error:
             sys.exit(f"elasticjob-sidecar: the plug-in cannot be copied to ELASTICJOB_PLUGIN_DIR: {error}")
     making = CredentialsMaker()
-    # Imported late: a wrong configuration is reported at once, and the credentials are made meanwhile.
+    # Imported late: a wrong configuration is reported at once, and the credentials are made in the meantime.
     from elasticjob_sidecar.app import StartError, run
 
     try:
@@ -35,7 +35,8 @@ def main() -> None:
 
 
 def _allow_files() -> None:
-    """As many as the node allows: rank 0 has one for each process of the job, and 1024 is the default of many nodes."""
+    """Raise the limit of open files to what the node allows: rank 0 needs one per process of the job, and the default
+    of many nodes is 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

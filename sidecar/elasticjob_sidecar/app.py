@@ -1,4 +1,4 @@
-"""Puts the sidecar's parts together, runs them until the pod stops, and says goodbye."""
+"""Connect the sidecar's parts, run them until the pod stops, and leave."""
 
 import asyncio
 import logging
@@ -36,12 +36,12 @@ STOP_SECONDS = 2.0
 
 
 class StartError(Exception):
-    """The sidecar cannot start; one sentence says why."""
+    """The sidecar cannot start. Its text is one sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the sidecar listens; anything else is for tests, where several share one machine."""
+    """The sidecar's listening addresses. Only tests change the defaults, where several sidecars share a machine."""
 
     store: int = STORE_PORT
     trainer_api: int = TRAINER_API_PORT
@@ -50,20 +50,21 @@ class Ports:
     health_host: str = ""  # all addresses
     loopback: str = LOOPBACK
     forwarded: int = FORWARDED_PORTS
-    """How many ports after the store's lead to rank 0's pod."""
+    """The number of ports after the store's that are forwarded to rank 0's pod."""
     trainer_socket: Path | None = None
-    """In place of the trainer API's port."""
+    """The socket that replaces the trainer API's port."""
 
     @classmethod
     def of(cls, config: Config) -> "Ports":
-        """With a socket loopback is the node's: then no port leads to others of rank 0's, which are its node's."""
+        """The ports for `config`. With a trainer socket, loopback is the node's: no further ports are forwarded to rank
+        0's pod, since they would be its node's."""
         given = cls(store=config.store_port, tunnel=config.tunnel_port, health=config.health_port)
         socket = config.trainer_socket
         return replace(given, trainer_socket=socket, forwarded=0) if socket else given
 
 
 class Sidecar:
-    """The parts, wired; no input or output before `serve` and `run`."""
+    """The connected parts. No input or output happens before `serve` and `run`."""
 
     def __init__(
         self, config: Config, id: str, kube: KubeApi, credentials: Credentials, ports: Ports = Ports()
@@ -102,7 +103,7 @@ class Sidecar:
         await self.health.listen(ports.health, ports.health_host)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
+        """Work until `stop` is set. An exception in a part ends it, and the kubelet restarts the sidecar."""
         stopped = asyncio.create_task(stop.wait())
         running = (self.record, self.watch, self.trust, self.tunnel, self.links)
         parts = [asyncio.create_task(part.run()) for part in running]
@@ -116,11 +117,12 @@ class Sidecar:
                 task.cancel()
             stopping = asyncio.gather(stopped, *parts, return_exceptions=True)
             await asyncio.wait({stopping}, timeout=STOP_SECONDS)
-            if not stopping.done():  # the ports are closed next: then the liveness probe ends the process
+            if not stopping.done():  # the ports close next, so the liveness probe ends the process
                 log.error("the sidecar's tasks did not stop within %g s", STOP_SECONDS)
 
     def _is_ready(self) -> bool:
-        """An API server that is away makes no pod unready: all of them would be written when it is back."""
+        """Whether the pod is ready. An unavailable API server makes no pod unready: otherwise the statuses of all pods
+        would be written when it is back."""
         return self.driver.ready and not (self.record.refused or self.watch.refused or self.trust.refused)
 
     def _trouble(self) -> str:
@@ -148,7 +150,7 @@ def _identity(config: Config, id: str, credentials: Credentials) -> Identity:
 async def run(
     config: Config, credentials: Credentials, ports: Ports | None = None, server: InCluster | None = None
 ) -> None:
-    """Run until SIGTERM, by default on the ports that `config` names. Raises StartError."""
+    """Run until SIGTERM, by default on the ports of `config`. Raises StartError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

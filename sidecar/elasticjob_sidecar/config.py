@@ -1,6 +1,6 @@
 """The sidecar's configuration: one model, read once from the environment that the operator sets.
 
-Every error is one sentence that names the variable, for whoever started the image by hand.
+Every error is one sentence that names the variable, for people who start the image by hand.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Port = Annotated[int, Field(gt=0, lt=65536)]
 
 
 class ConfigError(Exception):
-    """The environment is not the one that the operator sets."""
+    """The environment is not one that the operator sets."""
 
 
 class Config(BaseModel):
@@ -44,10 +44,10 @@ class Config(BaseModel):
     store_port: Port = STORE_PORT
     tunnel_port: Port = TUNNEL_PORT
     health_port: Port = HEALTH_PORT
-    trainer_socket: Path | None = None  # where loopback is the node's, and so no place for the trainer's API
+    trainer_socket: Path | None = None  # set where loopback is the node's, and thus unsuitable for the trainer's API
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
-    processes: Annotated[int, Field(ge=0)] = 0  # training processes of each worker; 0 is not known
+    processes: Annotated[int, Field(ge=0)] = 0  # training processes of each worker; 0 if unknown
     save_seconds: Annotated[float, Field(ge=0, le=86400)] = 15.0
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Format = "text"
@@ -63,7 +63,7 @@ class Config(BaseModel):
 
     @property
     def address(self) -> str:
-        """Where other sidecars find this one's tunnel."""
+        """The address at which other sidecars reach this one's tunnel."""
         ip = f"[{self.pod_ip}]" if isinstance(self.pod_ip, IPv6Address) else str(self.pod_ip)
         return f"{ip}:{self.tunnel_port}"
 

@@ -1,7 +1,7 @@
-"""Drives the membership state machine: feeds it what happens, and carries out what it answers.
+"""Drive the membership state machine: pass inputs to it, and carry out its outputs.
 
-Everything that changes the machine goes through here, in the event loop's one thread. After each input its output is
-taken and carried out in its order, and whoever waits for a change is woken. Decides nothing itself.
+Everything that changes the machine goes through the driver, in the event loop's single thread. After each input it
+carries out the output in order, and wakes all that wait for a change. It makes no decisions.
 """
 
 import asyncio
@@ -36,23 +36,23 @@ class Driver:
         self._output = membership.take()
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._look: asyncio.TimerHandle | None = None  # at the stalls; a report puts off what it finds, not the look
+        self._look: asyncio.TimerHandle | None = None  # for stalls; a report delays its result, not the look
         self._logged = ""
         self._holding = False
 
     @property
     def standing(self) -> Standing:
-        """Where the worker stands, by the machine's last output."""
+        """The worker's standing, from the machine's last output."""
         return self._output.standing
 
     @property
     def ready(self) -> bool:
-        """The worker's record is written and its job was seen."""
+        """Whether the worker's record is written and its job was seen."""
         return self._record.established and self.standing.job is not None
 
     @property
     def next_change(self) -> asyncio.Event:
-        """Set once, at the next input. Take it before looking at the state, so that no change is missed."""
+        """An event that is set at the next input. Take it before reading the state, so that no change is missed."""
         return self._next_change
 
     # --- inputs
@@ -69,15 +69,15 @@ class Driver:
         self._settle()
 
     async def vacated(self, trainer: str) -> None:
-        """Wait, for some seconds, until no other trainer is connected: a shell may start the next one before the last
-        one's end is known."""
+        """Wait some seconds until no other trainer is connected: a shell may start the next one before the last one's
+        end is noticed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wire.PREDECESSOR_SECONDS):
                 while self._machine.is_taken(trainer):
                     await self._next_change.wait()
 
     def attach(self, trainer: str, round: int, torchrun: Torchrun = UNKNOWN_TORCHRUN) -> int:
-        """Raises Refused, where another trainer lives, or has taken this one's place."""
+        """Raises Refused if another trainer lives, or has replaced this one."""
         try:
             stream = self._machine.attached(trainer, round, torchrun)
         except Refused as refused:
@@ -133,7 +133,7 @@ class Driver:
         await self._settled(trainer, RequestType.FINISH, seconds)
 
     def recall(self, said: WorkerRequest | None) -> None:
-        """What this pod's record asks, as an earlier incarnation of the sidecar has written it; None without one."""
+        """The request in this pod's record by an earlier incarnation of the sidecar; None if there is none."""
         if said is not None and said.type is RequestType.FINISH:
             log.info("an earlier sidecar has recorded that the trainer finished in round %d", said.round or 0)
         self._machine.recall(said, self._now())
@@ -144,7 +144,7 @@ class Driver:
         await self._settled(trainer, RequestType.CLOSE, seconds)
 
     def watch(self, script: str, saves: bool) -> int:
-        """A training script looks on. Raises Refused."""
+        """A training script opens its stream. Raises Refused."""
         stream = self.scripts.opened(script, saves)
         self._settle()
         return stream
@@ -154,7 +154,7 @@ class Driver:
         self._settle()
 
     def saved(self, script: str, round: int) -> None:
-        """A training script wants to save at a planned end, and has done so for that of `round`."""
+        """A training script wants to save at a planned end, and has saved for the end of `round`."""
         self.scripts.saves(script, round)
         self._settle()
 
@@ -168,7 +168,7 @@ class Driver:
         self._look_at_stalls()
 
     def limited(self, progress_deadline: int | None) -> None:
-        """Without a report for so many seconds the training stalls."""
+        """Set the seconds without a report after which the training stalls."""
         self._stalls.deadline = progress_deadline
         if self._look is not None:
             self._look.cancel()
@@ -176,22 +176,22 @@ class Driver:
         self._look_at_stalls()
 
     def looked(self, trainer: str, round: int, process: ProcessState, local_rank: int) -> None:
-        """The trainer has looked at its training processes. Raises Refused."""
+        """The trainer reports the state of its training processes. Raises Refused."""
         self._machine.looked(trainer, round)
         self._stalls.looked(self.standing, process, local_rank)
         self._look_at_stalls()
 
     def connected(self, round: int) -> None:
-        """All training processes of the round have come to the store, which is this worker's."""
+        """All training processes of the round have connected to the store, which is this worker's."""
         log.info("all training processes of round %d have connected to its store", round)
         self._record.connected(round)
 
     def learned(self, imports: list[str]) -> None:
-        """What the training script imports."""
+        """The modules that the training script imports."""
         self._record.learned(",".join(imports))
 
     async def stop(self, seconds: float) -> None:
-        """The pod stops: say so, and give the API server `seconds` to take it."""
+        """The pod stops: write a leave, and wait up to `seconds` for the API server to take it."""
         self._machine.stop()
         self._record.end()
         request = self._settle().request
@@ -205,18 +205,18 @@ class Driver:
     # --- outputs
 
     async def _settled(self, trainer: str, what: RequestType, seconds: float) -> None:
-        """As `_settle`, and wait until the API server has the request. Raises Refused."""
+        """`_settle`, then wait until the API server has the request. Raises Refused."""
         self._settle()
         ends = what is not RequestType.CLOSE
         try:
             async with asyncio.timeout(seconds):
-                while ends and self._asks(RequestType.CLOSE):  # which is first, until the job is closed
+                while ends and self._asks(RequestType.CLOSE):  # a Close comes first, until the job is closed
                     await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:
             message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
-        if ends and self._machine.is_replaced(trainer) and not self._asks(what):  # recorded is the newer one's word
+        if ends and self._machine.is_replaced(trainer) and not self._asks(what):  # the newer one's is recorded
             raise superseded()
 
     def _asks(self, what: RequestType) -> bool:
@@ -224,7 +224,7 @@ class Driver:
         return request is not None and request.type is what
 
     def _settle(self) -> Output:
-        """Carry out what follows from an input."""
+        """Carry out the output of an input."""
         before, self._output = self.standing, self._machine.take()
         output = self._output
         if before.in_round(before.tunnel_round) and not self.standing.in_round(before.tunnel_round):
@@ -269,7 +269,8 @@ class Driver:
             ticket.set_exception(answer)
 
     def _look_at_stalls(self) -> None:
-        """Apart from the other inputs: scripts report each second, and nobody waits for that."""
+        """Check for stalls, separately from the other inputs: scripts report every second, and no caller waits for the
+        result."""
         now, stalls = self._now(), self._stalls
         before = stalls.word
         stalls.look(self.standing, now)

@@ -1,4 +1,4 @@
-"""What the sidecar tells the kubelet and Prometheus."""
+"""The sidecar's pages for the kubelet and Prometheus."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,9 +11,9 @@ NOT_YET = "its ElasticWorker is not written or its ElasticJob not seen yet"
 
 
 def health_server(ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]) -> HealthServer:
-    """`/healthz`: the event loop runs. `/readyz`: it is `ready`: the record is written, the job was seen, and the API
-    server has refused nothing since. `/trouble`, for the operator: a sentence on what keeps this worker from its part
-    in the job, ready or not; empty where nothing does. `/metrics`."""
+    """`/healthz`: the event loop runs. `/readyz`: `ready`: the record is written, the job was seen, and the API server
+    has refused nothing since. `/trouble`, for the operator: a sentence on what keeps this worker from taking part,
+    ready or not; empty if nothing does. `/metrics`."""
 
     def readyz() -> Page:
         if ready():

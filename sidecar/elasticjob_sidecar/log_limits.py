@@ -1,7 +1,7 @@
 """Bounds on what can fill the log.
 
-`TroubleLog` says of a trouble that lasts when it starts, when it changes, once a minute, and when it is over.
-`LimitedLog` logs the first ten in a minute of what strangers cause, and then how many more there were.
+`TroubleLog` logs a lasting trouble when it starts, when it changes, once a minute, and when it is over. `LimitedLog`
+logs the first ten messages per minute that strangers cause, and then the number of the rest.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ class TroubleLog:
         self._logged_at = 0.0
 
     def warn(self, sentence: str) -> None:
-        """It does not work, and this is why."""
+        """It does not work, for the reason in `sentence`."""
         now = asyncio.get_running_loop().time()
         if sentence != self._trouble or now - self._logged_at >= REPEAT_SECONDS:
             self._log.warning(sentence)
             self._trouble, self._logged_at = sentence, now
 
     def over(self, sentence: str) -> None:
-        """It works; logged only after a warning."""
+        """It works again. Logged only after a warning."""
         if self._trouble:
             self._log.info(sentence)
             self._trouble = ""
 
 
 class LimitedLog:
-    """Logs the first few of `what` in a minute, and at its end how many more there were."""
+    """Logs the first few of `what` in a minute, and at its end the number of the rest."""
 
     def __init__(self, log: logging.Logger, what: str) -> None:
         self._log, self._what = log, what

@@ -1,4 +1,4 @@
-"""What the sidecar counts, for Prometheus."""
+"""The sidecar's metrics for Prometheus."""
 
 from prometheus_client import (
     CollectorRegistry,
@@ -70,7 +70,8 @@ class Metrics:
 
 
 class FirstStep:
-    """How long the training stood still, as this worker's scripts report it. `now`: seconds of any steady clock."""
+    """How long the training stood still, by the reports of this worker's scripts. `now`: seconds of any steady
+    clock."""
 
     def __init__(self, seconds: Histogram) -> None:
         self._seconds = seconds
@@ -78,7 +79,7 @@ class FirstStep:
         self._handed = False
 
     def over(self, now: float) -> None:
-        """The round that goes on has ended."""
+        """The current round has ended."""
         self._since, self._handed = now, False
 
     def joined(self, now: float) -> None:

@@ -1,14 +1,15 @@
-"""Lays the torchrun plug-in out for the pod's trainer, in a volume that the trainer may only read."""
+"""Copy the torchrun plug-in for the pod's trainer into a volume that the trainer can only read."""
 
 import shutil
 from pathlib import Path
 
-SOURCE = Path("/opt/elasticjob/trainer")  # of the image
-COMPLETE = ".complete"  # the trainer waits for it: what the operator makes of its command knows the name too
+SOURCE = Path("/opt/elasticjob/trainer")  # in the image
+COMPLETE = ".complete"  # the trainer waits for it; the command that the operator builds uses this name too
 
 
 def lay_out(folder: Path, source: Path = SOURCE) -> None:
-    """Copy it, once in the pod's life: a trainer may be reading it when the sidecar starts again. Raises OSError."""
+    """Copy the plug-in, once in the pod's life: a trainer may be reading it when the sidecar restarts. Raises
+    OSError."""
     if not (folder / COMPLETE).exists():
         for one in source.iterdir():
             if one.is_dir():

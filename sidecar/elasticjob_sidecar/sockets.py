@@ -1,4 +1,4 @@
-"""Socket options that every long-lived connection of the sidecar gets."""
+"""Socket options of every long-lived connection of the sidecar."""
 
 import socket
 
@@ -9,8 +9,8 @@ GONE_SECONDS = IDLE + PROBES * INTERVAL
 def keep_alive(connection: socket.socket) -> None:
     """Notice within 25 seconds that the other end's machine is gone; send small messages at once.
 
-    Probes notice it on a silent connection. Data under way stops the probes and would be sent again for a quarter of
-    an hour; the user timeout ends that, and a connection whose other end takes nothing for so long.
+    Keep-alive probes notice it on an idle connection. Unacknowledged data stops the probes and would be resent for a
+    quarter of an hour; the user timeout ends that, and also a connection whose other end accepts no data for so long.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

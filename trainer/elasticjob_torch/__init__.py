@@ -1,8 +1,8 @@
-"""The torchrun rendezvous backend "elasticjob", and what a training script may ask of it and tell it.
+"""The torchrun rendezvous backend "elasticjob", and the functions for training scripts.
 
-torch loads this package through the entry-point group ``torchrun.handlers`` in every process that
-imports its elastic agent, whichever backend that process uses. So importing it must stay cheap and
-free of side effects: nearly everything else is imported when a handler is made, or a script names it.
+torch loads this package through the entry-point group ``torchrun.handlers`` in every process that imports its elastic
+agent, whichever backend that process uses. So importing it must be cheap and without side effects: nearly everything
+else is imported when a handler is made, or when a script names it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def _create(params: RendezvousParameters) -> RendezvousHandler:
 def creator() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return the function that makes the handler; torch calls this once, at import.
 
-    From then on torch refuses to use another rendezvous where a job has its own.
+    From then on torch refuses any other rendezvous in a worker of a job.
     """
-    api = sys.modules.get("torch.distributed.elastic.rendezvous.api")  # where torch calls this it is loaded
+    api = sys.modules.get("torch.distributed.elastic.rendezvous.api")  # loaded wherever torch makes this call
     if api is not None:
         from elasticjob_torch.agent.other_rendezvous import guard
 
@@ -41,7 +41,7 @@ def creator() -> Callable[[RendezvousParameters], RendezvousHandler]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what scripts use when it is first named."""
+    """Import the functions for scripts at their first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from elasticjob_torch.script import api as script

@@ -1,8 +1,8 @@
-"""Which variables an agent's processes inherit: none of torchrun's own, and what says where the job's sidecar is.
+"""Which variables an agent's processes inherit: none of torchrun's own, and the address of the job's sidecar.
 
 The pod's ``PET_*`` are meant for the one torchrun that takes part in the job. A torchrun below it (an evaluation, a
-data tool) would take them for its own command line, and join the job in its agent's place. Also read in training
-processes, so it must stay cheap, and imports no torch.
+data tool) would take them for its own command line, and join the job in its agent's place. Training processes read this
+too, so it must be cheap, and imports no torch.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-MARK = "ELASTICJOB_AGENT"  # pid, start time and run id of the agent, with colons between
+MARK = "ELASTICJOB_AGENT"  # pid, start time and run id of the agent, separated by colons
 START = "ELASTICJOB_START"  # an id of the start of a process, new for each
-ENDPOINT = "ELASTICJOB_ENDPOINT"  # of the sidecar, for the agent's processes
-MASTER_ADDRESS = "ELASTICJOB_MASTER_ADDRESS"  # of rank 0's pod: MASTER_ADDR is each pod's own loopback
+ENDPOINT = "ELASTICJOB_ENDPOINT"  # the sidecar's address, for the agent's processes
+MASTER_ADDRESS = "ELASTICJOB_MASTER_ADDRESS"  # rank 0's pod: MASTER_ADDR is each pod's own loopback
 _TORCHRUNS = "PET_"
 _RUN_ID = "TORCHELASTIC_RUN_ID"
 
 
 def handed_on(environment: Mapping[str, str], endpoint: str) -> dict[str, str]:
-    """Return what processes of an agent with this environment are given."""
+    """Return the environment for processes of an agent with this environment."""
     return {name: value for name, value in environment.items() if not name.startswith(_TORCHRUNS)} | {
         ENDPOINT: endpoint
     }
 
 
 class HandedOn:
-    """The environment of an agent's own process, from which all that it starts inherits; until `end`."""
+    """The environment of an agent's own process, which all its children inherit; until `end`."""
 
     def __init__(self, environment: MutableMapping[str, str], endpoint: str) -> None:
         self._environment = environment
@@ -38,8 +38,7 @@ class HandedOn:
         environment[ENDPOINT] = endpoint
 
     def end(self) -> None:
-        """Make it as it was: a later torchrun of this process, or below it, takes part in the job. May be called
-        again."""
+        """Restore it: a later torchrun of this process, or below it, takes part in the job. May be called again."""
         kept, self._kept = self._kept, {}
         self._environment.update(kept)
         for name in (ENDPOINT, MARK):
@@ -47,9 +46,9 @@ class HandedOn:
 
 
 def endpoint_of(environment: Mapping[str, str]) -> str:
-    """Return where the sidecar is for a process that may ask and report; empty where there is none for it.
+    """Return the sidecar's address for a process that may ask and report; empty if there is none for it.
 
-    A process that a torchrun below the agent has started trains something else: it has that one's run id.
+    A process that a torchrun below the agent started trains something else: it has that torchrun's run id.
     """
     endpoint = environment.get(ENDPOINT, "")
     if endpoint:
@@ -59,14 +58,14 @@ def endpoint_of(environment: Mapping[str, str]) -> str:
 
 
 def master_address_of(environment: Mapping[str, str]) -> str:
-    """Return where rank 0's own ports are for a training process, empty if that is not known.
+    """Return the address of rank 0's own ports for a training process, empty if unknown.
 
-    Under any other rendezvous that is what MASTER_ADDR says.
+    Under any other rendezvous it is MASTER_ADDR.
     """
     variable = MASTER_ADDRESS if endpoint_of(environment) else "MASTER_ADDR"
     return environment.get(variable, "")
 
 
 def run_of(mark: str) -> str:
-    """Return the run id that an agent's mark has."""
+    """Return the run id in an agent's mark."""
     return mark.partition(":")[2].partition(":")[2]

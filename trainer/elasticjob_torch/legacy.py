@@ -39,15 +39,15 @@ __all__ = [
 
 
 class RendezvousClosedException(RendezvousClosedError):  # type: ignore[misc]
-    """The rendezvous is closed: nobody can join any more."""
+    """The rendezvous is closed: no worker can join any more."""
 
 
 class RendezvousTimeoutException(RendezvousTimeoutError):  # type: ignore[misc]
-    """No round was formed in the time given."""
+    """No round was formed in time."""
 
 
 class RendezvousNonRetryableError(RendezvousError):  # type: ignore[misc]
-    """Something else failed; this process need not try it again."""
+    """Another failure; a retry by this process is useless."""
 
 
 class LegacyRendezvousHandler:
@@ -95,19 +95,19 @@ class LegacyRendezvousHandler:
 
 
 class RendezvousHandlerFactory:
-    """Makes handlers by the name of their backend; ``elasticjob`` is known from the start."""
+    """Makes handlers by the name of their backend; ``elasticjob`` is registered from the start."""
 
     def __init__(self) -> None:
         self._creators: dict[str, Callable[[RendezvousParameters], Any]] = {BACKEND: _create}
 
     def register(self, backend: str, creator: Callable[[RendezvousParameters], Any]) -> None:
-        """Add a backend; raises ValueError when the name is taken."""
+        """Add a backend. Raises ValueError if the name is taken."""
         if backend in self._creators:
             raise ValueError(f"the rendezvous backend '{backend}' is registered already; use another name")
         self._creators[backend] = creator
 
     def create_rdzv_handler(self, params: RendezvousParameters) -> Any:
-        """Make the handler for ``params.backend``; raises ValueError when nobody has registered that."""
+        """Make the handler for ``params.backend``. Raises ValueError if that is not registered."""
         creator = self._creators.get(params.backend)
         if creator is None:
             known = ", ".join(sorted(self._creators))

@@ -1,1 +1,1 @@
-"""The API server as all parts use it: paths, errors, retries, watches. The transports are the parts' own."""
+"""Access to the API server for all parts: paths, errors, retries, watches. Each part has its own transport."""

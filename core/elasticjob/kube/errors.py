@@ -1,15 +1,15 @@
-"""How a request to the API server fails, as one tree.
+"""The failures of requests to the API server, as one tree of exceptions.
 
-ApiError             `str()` is one sentence; `status` is the HTTP status, 0 where no answer came
- + Unavailable       no answer, or a status such as 500: nobody knows whether a write was made; try again
- |  + NoConnection   to its address
- |  + Untrusted      what answers at its address does not prove to be the API server
+ApiError             `str()` is one sentence; `status` is the HTTP status, 0 without a response
+ + Unavailable       no response, or a status such as 500: a write may or may not have taken effect; retry
+ |  + NoConnection   no connection to its address
+ |  + Untrusted      the server at its address cannot prove that it is the API server
  |  + Busy           429, 503, 504: it cannot answer now
- + Denied            another 4xx: somebody has to change something; try again, slowly
- |  + Unauthorized   401: it does not know who asks
- |  + Invalid        400, 422: asking again without a change is of no use
- |  + Forbidden      403, or what else a webhook or policy answers: rights, quotas and rules
- |     + Terminating   the namespace is being deleted: nothing can be made in it any more
+ + Denied            another 4xx: someone has to change something; retry slowly
+ |  + Unauthorized   401: it does not recognize the caller
+ |  + Invalid        400, 422: a retry without a change is useless
+ |  + Forbidden      403, or a refusal by a webhook or policy: rights, quotas and rules
+ |     + Terminating   the namespace is being deleted: nothing can be created in it any more
  + NotFound          404
  + Conflict          409: the object has changed, or exists already
  + Gone              410: this resourceVersion is too old to list or watch from
@@ -80,13 +80,13 @@ BY_STATUS: Mapping[int, type[ApiError]] = {
     504: Busy,
 }
 _TERMINATING = "NamespaceTerminating"
-# the refusals of an admission webhook, which choose the status, and of a ValidatingAdmissionPolicy, which have 422
+# refusals by an admission webhook, which chooses the status, and by a ValidatingAdmissionPolicy, which has 422
 _DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
-_SHOWN_BYTES = 256  # of an answer that is not the API server's
+_SHOWN_BYTES = 256  # of a response that does not come from the API server
 
 
 def error_of(status: int, body: bytes, before: str = "") -> ApiError:
-    """What the API server, or a proxy before it, has answered; `before` begins the sentence."""
+    """The error for a response of the API server, or of a proxy before it. `before`: the beginning of its sentence."""
     message = message_of(body)
     return kind_of(status, message, _causes_of(body))(before + message, status)
 
@@ -100,7 +100,7 @@ def kind_of(status: int, message: str = "", causes: Collection[str] = ()) -> typ
 
 
 def message_of(body: bytes) -> str:
-    """The sentence in an answer of the API server, which may be a webhook's; the beginning of anything else."""
+    """The message in a response of the API server, which may quote a webhook; the beginning of any other response."""
     try:
         return printable(str(json.loads(body)["message"]))
     except (ValueError, KeyError, TypeError):
@@ -108,7 +108,7 @@ def message_of(body: bytes) -> str:
 
 
 def _causes_of(body: bytes) -> frozenset[str]:
-    """The words by which an answer of the API server names the causes of a refusal; of anything else none."""
+    """The causes of a refusal that a response of the API server names; none for any other response."""
     try:
         return frozenset(str(cause["reason"]) for cause in json.loads(body)["details"]["causes"])
     except (ValueError, KeyError, TypeError):

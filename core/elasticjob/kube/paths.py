@@ -1,4 +1,4 @@
-"""Where the API server keeps each kind of object that a part of this project reads or writes."""
+"""The paths of the objects that this project reads or writes at the API server."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 
 
 class Resource(NamedTuple):
-    """One kind. `group` is empty for the core group."""
+    """One kind of object. `group` is empty for the core group."""
 
     plural: str
     group: str = ""
@@ -23,16 +23,16 @@ class Resource(NamedTuple):
 
     @property
     def root(self) -> str:
-        """Of all kinds of its group and version."""
+        """The path of its group and version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def all(self, namespace: str | None = None) -> str:
-        """The collection: in `namespace`, or in the cluster."""
+        """The path of the collection in `namespace`, or in the whole cluster."""
         inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         return f"{self.root}{inside}/{self.plural}"
 
     def one(self, name: str, namespace: str | None = None, subresource: str = "") -> str:
-        """One object, or a subresource of it, such as "status"."""
+        """The path of one object, or of a subresource of it, such as "status"."""
         path = f"{self.all(namespace)}/{quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 
@@ -61,7 +61,7 @@ WORKLOAD_PRIORITIES = Resource("workloadpriorityclasses", "kueue.x-k8s.io", "v1b
 
 
 def verb_of(method: str, path: str, query: Mapping[str, str]) -> str:
-    """What RBAC, audit logs and metrics call a request."""
+    """The verb of a request, as RBAC, audit logs and metrics name it."""
     if method != "GET":
         return VERBS[method]
     if "watch" in query:

@@ -1,18 +1,18 @@
-"""List and watch: from where to go on after whatever happens to a watch.
+"""List and watch: how to go on after each event of a watch.
 
 | what happened | what is next |
 |---|---|
-| a listing was read | a watch from its version |
+| a list was read | a watch from its version |
 | an object was added, modified or deleted | it is passed on; the watch goes on |
-| a bookmark | the watch goes on; if it ends, the next one begins there |
+| a bookmark | the watch goes on; the next watch begins there |
 | an event of another type | nothing |
-| an event of type ERROR | a listing, as what has changed since is not known |
-| the server has closed the watch, as it does after its time | a watch from the last version seen |
-| a request was refused with 410 | a listing: the version is too old |
-| it was refused otherwise, or the connection broke | the same once more |
-| the server says nothing, not even that the watch ends | a listing |
+| an event of type ERROR | a list, as changes may have been missed |
+| the server closed the watch, as it does after its timeout | a watch from the last version seen |
+| a request was refused with 410 | a list: the version is too old |
+| another refusal, or the connection broke | the same request again |
+| the server is silent, and does not even end the watch | a list |
 
-resourceVersions are compared for equality only.
+resourceVersions are compared only for equality.
 """
 
 import json
@@ -24,7 +24,7 @@ CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 class ListAndWatch:
-    """`version`: from where to watch on; empty where a listing comes first."""
+    """The next request of a list-and-watch loop. `version`: where to watch from; empty for a list."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -33,7 +33,7 @@ class ListAndWatch:
         self.version = version
 
     def take(self, event: Object) -> bool:
-        """Whether the event shows a change of an object. Raises ApiError for one of type ERROR."""
+        """Whether the event shows a change of an object. Raises ApiError for an event of type ERROR."""
         if event["type"] == "ERROR":
             self.version = ""
             status = event["object"].get("code", 500)
@@ -44,7 +44,7 @@ class ListAndWatch:
         return event["type"] in CHANGES
 
     def failed(self, error: ApiError) -> None:
-        """A request has."""
+        """Record that a request failed."""
         if isinstance(error, Gone):
             self.version = ""
 

@@ -1,8 +1,8 @@
-"""Pods, records and nodes as this project reads them: what it looks at, and nothing else. Pure.
+"""Pods, records and nodes, reduced to the facts that this project uses. Pure.
 
-A pod is 10 to 60 KiB as Python reads its JSON, and an operator keeps those of all its jobs: so each is read once, at
-its event, into a small class that names all that is kept, and its JSON is dropped. The classes keep facts; what follows
-from a job's spec is worked out where it is needed.
+A pod takes 10 to 60 KiB as parsed JSON, and an operator keeps those of all its jobs. So each is read once, at its
+event, into a small class with named fields, and the JSON is dropped. The classes hold facts; conclusions that depend on
+a job's spec are drawn where they are needed.
 """
 
 from elasticjob.reading.container import ABSENT, Container, End

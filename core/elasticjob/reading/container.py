@@ -1,4 +1,4 @@
-"""How a container is, by the kubelet."""
+"""The state of a container, as the kubelet reports it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,14 +20,14 @@ from elasticjob.reading.shared import sentence, shared, word
 from elasticjob.text import printable
 
 State = Literal["", "waiting", "running", "terminated"]
-Fault = Literal["image", "reference", "container"]  # what somebody has to change before the kubelet can start it
-STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container has one of them
+Fault = Literal["image", "reference", "container"]  # what a user has to change before the kubelet can start it
+STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container is in one of them
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a container has ended. `said`: the last line of its termination message; the words for a plug-in or a shell
-    that was not found are told as what they mean."""
+    """How a container ended. `said`: the last line of its termination message. Messages about a missing plug-in or
+    shell are replaced by their meaning."""
 
     code: int
     reason: str = "Error"
@@ -41,16 +41,16 @@ class End:
 
     @property
     def told(self) -> str:
-        """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
+        """`exit code 1: the last line of its message`, with the reason if that is more specific than `Error`."""
         code = f"exit code {self.code}" + ("" if self.reason in ("Error", "Completed") else f", {self.reason}")
         return f"{code}: {self.said}" if self.said else code
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """`state` is empty before the kubelet has said one. `reason` and `message`: why it waits, empty where it does not.
-    `since`: when it has started to run, in RFC 3339, empty where it does not run. `ended`: how, if it has;
-    `ended_before`: how its last life ended before it was started again."""
+    """`state`: empty before the kubelet has reported one. `reason`, `message`: why it waits, else empty. `since`: when
+    it started to run, in RFC 3339, empty if it does not run. `ended`: how it ended, if it has. `ended_before`: how its
+    previous run ended, if it was restarted."""
 
     name: str
     is_init: bool = False
@@ -110,18 +110,18 @@ class Container:
 
     @property
     def last_end(self) -> End | None:
-        """Be it now or before it was started again."""
+        """Its latest end, of this run or the previous one."""
         return self.ended or self.ended_before
 
     @property
     def crashed_before(self) -> End | None:
-        """As `ended_before`, but for a start that the node did not manage and has made up for: its command did not
+        """`ended_before`, except for a start that failed on the node's side and was retried: then the command did not
         crash."""
         end = self.ended_before
         return None if self.runs and end is not None and end.reason in NEVER_RAN else end
 
 
-ABSENT = Container("")  # one of which the kubelet has said nothing yet
+ABSENT = Container("")  # a container that the kubelet has not reported yet
 
 
 def _without_shell(message: str) -> str:

@@ -1,4 +1,4 @@
-"""A cluster's node: what keeps pods away from it, and where it is."""
+"""A node of the cluster: its taints and its labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Labels = Mapping[str, str]
 
 
 class Taint(NamedTuple):
-    """What keeps pods away from a node."""
+    """A taint, which keeps pods off a node."""
 
     key: str
     value: str
@@ -22,7 +22,7 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """`ends`: it only puts the eviction off."""
+    """`ends`: it only delays the eviction."""
 
     key: str
     operator: str
@@ -36,7 +36,7 @@ class Toleration(NamedTuple):
         return cls(key, operator, value, effect, ends=body.get("tolerationSeconds") is not None)
 
     def covers(self, taint: Taint) -> bool:
-        """As the scheduler judges it."""
+        """Whether it tolerates `taint`, by the scheduler's rules."""
         if self.effect not in ("", taint.effect) or self.ends or self.key not in ("", taint.key):
             return False
         return self.operator == "Exists" or self.value == taint.value
@@ -44,8 +44,8 @@ class Toleration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`version`: its resourceVersion. `labels`: all of them, as any job may name any. `taints`: those that keep pods
-    away, also the one that the cluster adds to a cordoned node a little later."""
+    """`version`: its resourceVersion. `labels`: all of them, as a job may name any. `taints`: those that keep pods off
+    it, including the one that the cluster adds to a cordoned node a little later."""
 
     name: str
     version: int

@@ -36,12 +36,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """`version`: its resourceVersion. `job`, `index` and `queue`: what its labels say, empty where they say nothing;
-    `owners`: the uids of its owners. `deleting`: the deletionTimestamp, and `created`, in RFC 3339. `made_from`: the
-    hash of what the operator made it from, `kept_off`: the nodes that it may not go to, `batch` and `job_uid`: what the
-    operator has set in the sidecar's environment; None and empty for a pod that it did not make. `staying`: the init
-    containers that are to run as long as the pod. `deadline`: activeDeadlineSeconds. `claims`: the
-    PersistentVolumeClaims that it names. `containers`: those of init first."""
+    """A worker's pod.
+
+    `version`: its resourceVersion. `job`, `index`, `queue`: from its labels, empty if absent. `owners`: the UIDs of its
+    owners. `deleting`: the deletionTimestamp, `created`: the creationTimestamp, both in RFC 3339. `made_from`: the hash
+    of the settings that the operator made it from. `kept_off`: the nodes it must not run on. `batch`, `job_uid`: from
+    the sidecar's environment. These four are None or empty for a pod that the operator did not make. `staying`: the
+    init containers that run as long as the pod. `deadline`: activeDeadlineSeconds. `claims`: the PersistentVolumeClaims
+    that it names. `containers`: all of them, init containers first.
+    """
 
     name: str
     namespace: str
@@ -111,7 +114,7 @@ class Pod:
         )
 
     def condition(self, type: str) -> Condition:
-        """One that says nothing where there is none."""
+        """The condition of this type, an empty one if there is none."""
         return next((one for one in self.conditions if one.type == type), Condition(type))
 
     def container(self, name: str) -> Container:
@@ -123,7 +126,7 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """All its containers have ended for good."""
+        """Whether all its containers have ended for good."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -132,17 +135,17 @@ class Pod:
 
     @property
     def is_unheard_of(self) -> bool:
-        """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to
-        be ready. A kubelet that lives says both of the two together, unless it waits for a readiness gate, which it
-        names."""
+        """Whether the cluster has lost contact with its node: then the control plane marks the pod unready although its
+        containers were last reported ready. A live kubelet reports both together, except for an unmet readiness gate,
+        which it names."""
         ready = self.condition("Ready")
         said = [ready.status, self.condition("ContainersReady").status]
         return said == ["False", "True"] and ready.reason != "ReadinessGatesNotReady"
 
     @property
     def disruption(self) -> Condition | None:
-        """By which the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, preemption. One
-        that is evicted as it has filled more of the disk than it may is itself the reason."""
+        """The condition by which the cluster ends the pod for a reason outside it: a drain, an eviction, a lost node,
+        preemption. A pod evicted for exceeding its own disk limit is not disrupted."""
         if self.reason == "Evicted" and OVER_ITS_LIMIT.search(self.message):
             return None
         found = (self.condition(type) for type in DISRUPTIONS)
@@ -150,20 +153,20 @@ class Pod:
 
     @property
     def was_rejected(self) -> bool:
-        """Whether its node has ended it before any of its containers was started, as a kubelet does that cannot admit
-        it. After the node's restart that may be a pod that has run there: the kubelet keeps nothing of that then."""
+        """Whether its node ended it before any container started, as a kubelet does that cannot admit it. After a
+        node's restart it may be a pod that did run there: the kubelet then knows nothing of that."""
         return self.phase == "Failed" and not any(one.has_started or one.ended_before for one in self.containers)
 
     @property
     def unready_since(self) -> str:
-        """Since when the sidecar runs, while it is not ready: it has no access to the API server, or has just started.
-        Empty where it is ready or does not run."""
+        """When the sidecar started to run, if it is not ready: it has no access to the API server, or has just started.
+        Empty if it is ready or does not run."""
         sidecar = self.container(SIDECAR)
         return sidecar.since if sidecar.ready is False else ""
 
     @property
     def awaited_queue(self) -> str | None:
-        """The queue in which Kueue keeps the pod until there is quota; None where it does not."""
+        """The Kueue queue in which the pod waits for quota; None if it does not wait."""
         return self.queue or None if any(gate.startswith(KUEUE) for gate in self.gates) else None
 
 
@@ -180,7 +183,7 @@ def _addresses(status: Object) -> Iterator[str]:
 
 
 def _variables(container: Object) -> dict[str, str | None]:
-    """Nobody can change them in a pod that is there."""
+    """The container's environment variables. They cannot change in an existing pod."""
     return {one["name"]: one.get("value") for one in container.get("env") or ()}
 
 

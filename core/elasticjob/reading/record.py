@@ -15,9 +15,9 @@ PROBLEM_LENGTH = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What the worker asks for and how it is, as its schema has it. `job` and `index`: whose record it says it is.
-    `fingerprint`: of the sidecar's certificate, by which others know it; `certificate_problem`: what is wrong with
-    that, empty where TLS takes it."""
+    """The request and the status of a worker, as its schema defines them. `job`, `index`: the owner it names.
+    `fingerprint`: of the sidecar's certificate, by which other sidecars know it. `certificate_problem`: why TLS cannot
+    use that certificate, empty if it can."""
 
     job: str
     index: int
@@ -32,8 +32,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`version`: its resourceVersion; `generation` grows with each request. `job`: what its label says; `owners`: the
-    uids of its owners. `said` is None where it does not follow its schema, and `problem` says why."""
+    """`version`: its resourceVersion. `generation` grows with each request. `job`: from its label. `owners`: the UIDs
+    of its owners. `said`: None if it does not match its schema; `problem` says why."""
 
     name: str
     namespace: str
@@ -47,8 +47,8 @@ class Record:
 
     @classmethod
     def read(cls, body: Object, known: "Record | None" = None, *, check: bool = True) -> "Record":
-        """`known`: the form of it before, of which what cannot have changed is not checked again. `check`: whether TLS
-        takes its certificate, which costs half a millisecond."""
+        """Read an ElasticWorker. `known`: its previous form, whose unchanged parts are not checked again. `check`:
+        whether to check its certificate, which costs half a millisecond."""
         meta, said, problem = body["metadata"], None, ""
         if known is not None and known.uid != meta.get("uid"):
             known = None
@@ -95,12 +95,12 @@ def _said(worker: ElasticWorker, known: Said | None, *, check: bool) -> Said:
 
 
 def _status(status: ElasticWorkerStatus) -> ElasticWorkerStatus:
-    """What the script imports is a long text, and the same in all workers of a job."""
+    """The status with shared copies: the list of the script's imports is long, and the same in all workers of a job."""
     return status.model_copy(update={"imports": shared(status.imports)}) if status.imports else status
 
 
 def _certificate(certificate: str, known: Said | None, *, check: bool) -> tuple[str, str]:
-    """Its fingerprint, and what is wrong with it."""
+    """The fingerprint of the certificate, and what is wrong with it."""
     fingerprint = ""
     try:
         der = der_of(certificate)

@@ -1,4 +1,4 @@
-"""One copy of what many pods say alike: reasons, images, conditions, tolerations."""
+"""One shared copy of equal values in many pods: reasons, images, conditions, tolerations."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from elasticjob.text import cut, printable
 
-TEXT_LENGTH = 1000  # of a message of Kubernetes, which may hold a line for each node
+TEXT_LENGTH = 1000  # of a Kubernetes message, which may have a line for each node
 
 T = TypeVar("T", bound=Hashable)
 
@@ -17,16 +17,16 @@ def _first(value: Any) -> Any:
 
 
 def shared(value: T) -> T:
-    """The first value that was equal to `value`, as long as it is remembered."""
+    """The first value equal to `value`, while it is remembered."""
     found: T = _first(value)
     return found
 
 
 def word(text: str | None) -> str:
-    """A short text that comes in many objects, without what cannot be printed."""
+    """A short text that occurs in many objects, without unprintable characters."""
     return shared(printable(text or ""))
 
 
 def sentence(text: str | None) -> str:
-    """What Kubernetes says to people, on one line and bounded."""
+    """A message of Kubernetes for people, on one line and bounded."""
     return shared(cut(printable(text or ""), TEXT_LENGTH))

@@ -1,7 +1,7 @@
-"""Which ElasticWorkers are believed, and what is wrong with the others. Pure.
+"""Which ElasticWorkers are valid, and what is wrong with the others. Pure.
 
-The API server has checked each field by itself, and the admission policy, where there is one, who wrote it. What no
-schema can know is checked here, so that a record that makes no sense makes its worker invalid and nothing else.
+The API server has checked each field by itself, and the admission policy, if installed, has checked the writer. This
+module checks what a schema cannot express, so that a contradictory record makes only its own worker invalid.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from elasticjob.text import plain
 
 
 class Reading(NamedTuple):
-    """What a pod's record says, or what is wrong with it; neither where the pod has written none. `signs`: how often it
-    was written, by heartbeats and by requests."""
+    """A pod's record, or what is wrong with it; neither if the pod has written none. `signs`: how often it was written,
+    by heartbeats and by requests."""
 
     said: Said | None = None
     problem: str = ""
@@ -26,9 +26,9 @@ class Reading(NamedTuple):
 
 
 def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading:
-    """The record of `pod`, worker `index` of the job, as far as it can be judged by itself.
+    """The record of `pod`, worker `index` of the job, as far as it can be checked by itself.
 
-    A record that another pod of this name has left does not count.
+    A record left by another pod of the same name does not count.
     """
     if record is None or pod.uid not in record.owners:
         return Reading()
@@ -40,7 +40,7 @@ def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading
 
 
 def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
-    """By the pod's name, what is wrong with a record in view of the job's state."""
+    """What is wrong with records in view of the job's state, by pod name."""
     formed, ping, stage = _last_formed(job), _last_ping(job), _stage(job)
     problems = {}
     for name, said in records.items():
@@ -56,7 +56,7 @@ def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
 
 
 def _problem_of(said: Said, pod: Pod, index: int, job_name: str) -> str | None:
-    """What is wrong beyond its form; it names the field."""
+    """What is wrong with a well-formed record; the sentence names the field."""
     if said.job != job_name:
         return f"spec.job is {said.job!r}, and the pod belongs to {job_name!r}"
     if said.index != index:
@@ -87,7 +87,7 @@ def _problem_of_address(address: str, pod: Pod) -> str | None:
 
 
 def _last_formed(job: Object) -> int:
-    """Nobody can have seen a later round: this operator's own status is the newest."""
+    """The last round that a worker can have seen: this operator's own status is the newest."""
     agreed = _agreed(job)
     round: int = agreed.get("round", 0)
     return max(0, round - 1) if agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING else round
@@ -99,7 +99,7 @@ def _last_ping(job: Object) -> int:
 
 
 def _stage(job: Object) -> int:
-    """The next one may be asked for by those that have succeeded in this one."""
+    """The last stage that may be requested: workers that succeeded in this stage may ask for the next one."""
     stage: int = _agreed(job).get("stage", 1)
     return stage
 

@@ -1,6 +1,6 @@
-"""Why a worker is not there yet, or is not to stay: each cause with its word, and what to do about it. Pure.
+"""Why a worker is not there yet or cannot stay: each cause with its word and its remedy. Pure.
 
-A pod's status is all that is read, so what the kubelet tells in events alone (a volume that cannot be mounted) shows as
+Only pod statuses are read. A cause that the kubelet reports in events alone (a volume that cannot be mounted) shows as
 `PodStarting`, whose sentence says where to look.
 """
 
@@ -18,7 +18,7 @@ TEXT_LENGTH = 300
 
 
 class Reason(StrEnum):
-    """A word for people, in the column REASON: the worst comes first."""
+    """A word for the column REASON; the worst comes first."""
 
     TEMPLATE_INVALID = "TemplateInvalid"
     OPERATOR_WITHOUT_RIGHTS = "OperatorWithoutRights"
@@ -48,8 +48,8 @@ class Reason(StrEnum):
 
 
 class Kind(NamedTuple):
-    """What the cause of a pod's wait is to the rendezvous, and to people. `several`: what is said of all who wait so by
-    their number; such a wait is no fault. `passes`: it ends by itself, as far as is known."""
+    """What a cause means for the rendezvous and for people. `several`: the phrase for a number of workers with this
+    cause; such a wait is no fault. `passes`: it ends by itself, as far as is known."""
 
     state: PodState
     remedy: str
@@ -67,7 +67,7 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.SIDECAR_CRASHES: Kind(
         PodState.BLOCKED, "its log says more (kubectl logs --previous); it does not count against maxRestarts"
     ),
-    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING, ""),  # what the sidecar says has its remedy
+    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING, ""),  # its message includes the remedy
     Reason.TRAINER_CRASHES: Kind(PodState.CRASH_LOOP, "its log says more (kubectl logs --previous)"),
     Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP, "each next pod is made later, at most 300 s after the last failed"),
     Reason.CLAIM_NOT_READY: Kind(
@@ -90,7 +90,7 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why", passes=True),
     Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why", passes=True),
 }
-# what passes by itself in most jobs, a moment after a worker is wanted: it is named, and announced as no event
+# in most jobs these last only a moment after a worker is wanted: they are shown, but not reported as events
 PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
 
 BLOCKED: Mapping[Fault, Reason] = {
@@ -101,9 +101,9 @@ BLOCKED: Mapping[Fault, Reason] = {
 
 
 class Wait(NamedTuple):
-    """Why a worker is not there, or is not to stay: what Kubernetes says of it; how often what crashes was started
-    again; whether it would be a spare, which the others do not wait for; the object at fault, as Kind/name, where that
-    is known and not the pod."""
+    """Why a worker is not there or cannot stay: Kubernetes' message; how often the crashing container was restarted;
+    whether the worker would be a spare, which the others do not await; the object at fault, as Kind/name, if it is
+    known and not the pod."""
 
     reason: Reason
     said: str
@@ -117,7 +117,7 @@ class Wait(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether it is announced."""
+        """Whether to report it as an event."""
         return self.reason not in PASSING
 
     @property
@@ -134,9 +134,9 @@ class Wait(NamedTuple):
 
 
 def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
-    """Why the trainer of `pod` does not run, or runs and does not join; None where it does, or has ended for good.
+    """Why the trainer of `pod` does not run, or runs without joining; None if it has joined or has ended for good.
 
-    `asked`: it has asked something of the rendezvous: it has started, and its crashes before that are of no interest.
+    `asked`: it has sent a request, so it has started, and earlier crashes are irrelevant.
     """
     if pod.is_over:
         return None
@@ -147,7 +147,7 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
 
 
 def exit_of(end: End | None) -> str:
-    """How a container has failed; empty where it has not."""
+    """How a container failed; empty if it has not."""
     return joined(end.told) if end and end.code else ""
 
 
@@ -160,15 +160,16 @@ def _trainer_wait(pod: Pod, trainer: str, asked: bool) -> Wait | None:
     last = exit_of(found.crashed_before)
     if found.restarts and (found.reason == CRASHES or (last and not asked)):
         return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", found.restarts)
-    if found.has_started or asked:  # the kubelet may be seconds behind who asks
+    if found.has_started or asked:  # the pod's status may lag behind the request by seconds
         return None
     return _unscheduled(pod) or Wait(Reason.POD_STARTING, _starting(pod, trainer))
 
 
 def _init_crash(pod: Pod) -> Wait | None:
-    """Why an init container is waited for: it fails again and again, or is a sidecar, which should stay, and ends."""
+    """Why an init container keeps the pod waiting: it fails again and again, or it is a sidecar that should stay and
+    ends."""
     for one in pod.init_containers:
-        now = exit_of(one.ended)  # for a long time the kubelet says no more
+        now = exit_of(one.ended)  # the kubelet then reports nothing else for a long time
         stays = one.name in pod.staying
         if one.reason != CRASHES and (stays or not now):
             continue
@@ -193,7 +194,7 @@ def _unscheduled(pod: Pod) -> Wait | None:
 
 
 def _starting(pod: Pod, trainer: str) -> str:
-    """How far its start has come."""
+    """How far the pod's start has come."""
     if pod.condition("PodScheduled").status != "True":
         return "no scheduler has placed its pod yet"
     for one in pod.init_containers:

@@ -1,4 +1,4 @@
-"""Makes of one pod and its record the worker that the rendezvous is given. Pure; `validity` says which to believe."""
+"""Combine a pod and its record into a `Worker` of the rendezvous. Pure; `validity` says which records count."""
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest
 from elasticjob.fields import WORD_LENGTH
@@ -19,8 +19,8 @@ def worker_of(
     made_from: str,
     wait: Wait | None,
 ) -> Worker:
-    """One pod and what its record says, but for what a certificate and the job's policy for failures tell: those are
-    for the operator to judge. `made_from`: the hash of what pods are made from now; `wait`: of `wait_of`."""
+    """One pod with its record, without what depends on certificates or the job's failure policy: the operator adds
+    that. `made_from`: the hash of the settings that pods are made from now. `wait`: from `wait_of`."""
     said = reading.said
     state, crashes, detail = pod_state(pod, trainer, wait)
     request = _request(said.request, said.node) if said and said.request else None
@@ -64,7 +64,8 @@ def _request(said: WorkerRequest, node: str) -> Request:
 
 
 def _failure(said: WorkerRequest, node: str) -> str:
-    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
+    """What failed, and on which node; also for a worker that a peer's failure stopped first, which may be the
+    consequence of its own."""
     detail = plain(said.detail or "", DETAIL_LENGTH)
     if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
         return ""
@@ -73,9 +74,9 @@ def _failure(said: WorkerRequest, node: str) -> str:
 
 
 def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
-    """State of the trainer container, how often it was started again, and what is wrong.
+    """The state of the trainer container, how often it was restarted, and what is wrong.
 
-    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
+    It reads the container's status rather than the pod's phase, which follows seconds later (3 s measured).
     """
     found = pod.container(trainer)
     crashes, end = found.restarts, found.ended

@@ -1,6 +1,6 @@
 """The rendezvous as a pure state machine: it knows no pod, socket, clock or thread.
 
-`decide` is the whole of it. What must hold after each of its steps is written down a second time, in tests/oracle.
+`decide` is its only step. The invariants that hold after each step are stated a second time, in tests/oracle.
 """
 
 from elasticjob.members import Member

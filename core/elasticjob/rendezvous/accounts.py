@@ -1,7 +1,9 @@
-"""Which of several failures of one round is the cause: what each says of itself, as clocks of pods are not compared.
+"""Which of several failures in one round is its cause. The failures' own words decide, as the clocks of pods are not
+comparable.
 
-Who loses a peer fails of a broken connection, and may be heard of before the peer, which still stops or says nothing.
-The words are those of the plug-in (`elasticjob_torch.agent.failures`) and of how containers end (`elasticjob.pods`).
+A worker that loses a peer fails with a broken connection, and may be seen before the peer, which is still stopping or
+silent. The words are those of the plug-in (`elasticjob_torch.agent.failures`) and of container statuses
+(`elasticjob.pods`).
 """
 
 import re
@@ -20,7 +22,7 @@ _IN_FLIGHT, _BROKEN = "failing when it was stopped: ", ", a connection broke"
 
 
 class Kind(IntEnum):
-    """What a failure says of itself, the most telling first."""
+    """How much a failure tells of its cause, the most telling first."""
 
     OWN_WORDS = 0
     EXIT_CODE = 1
@@ -38,7 +40,7 @@ class Account(NamedTuple):
 
 
 def kind_of(why: str) -> Kind:
-    """Of a sentence that says why a member stopped."""
+    """The kind of a sentence that says why a member stopped."""
     if _BROKEN in why:
         return Kind.BROKEN_CONNECTION
     if _IN_FLIGHT in why:
@@ -51,8 +53,8 @@ def kind_of(why: str) -> Kind:
 
 
 def better_account(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> Account | None:
-    """Of what members of the last round say, what is more telling than the failure that waits: of a better kind, or, of
-    the same member, what has been added since. None where there is nothing of that sort."""
+    """The account of a member of the last round that tells more than the waiting failure: one of a better kind, or an
+    addition by the same member. None if there is none."""
     now = kind_of(state.failure)
 
     def is_better(one: Account) -> bool:
@@ -61,16 +63,16 @@ def better_account(state: State, workers: Iterable[Worker], lost: Mapping[int, L
         return kind < now or says_more
 
     found = filter(is_better, _accounts(state, workers, lost))
-    return min(found, key=lambda one: kind_of(one.why), default=None)  # of several the first in rank order
+    return min(found, key=lambda one: kind_of(one.why), default=None)  # of equals, the first in rank order
 
 
 def is_of(index: int, failure: str) -> bool:
-    """Whether it is that worker's."""
+    """Whether the failure is that worker's."""
     return failure.startswith((f"worker {index} ", f"worker {index}'s "))
 
 
 def _accounts(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> Iterator[Account]:
-    """In rank order; of those that say something, and are no victims of what else was done to their pods."""
+    """The accounts of members in rank order, without members whose pods others have ended."""
     present = current(state, workers)
     for member in state.participants:
         index, worker, loss = member.index, present.get(member.index), lost.get(member.index)

@@ -1,23 +1,24 @@
-"""When a forming round is complete. The operator knows which workers are meant to come, so nothing is guessed:
+"""When a forming round is complete. The operator knows which workers are wanted, so nothing is guessed:
 
 - all wanted workers have joined; or
-- at least the minimum has, and nobody else is on the way; or
-- the last call, from the moment the minimum was there, has run out. Members of the last round that run and have
-  not left are waited for longer, until they join or are lost: they may still be stopping their processes.
+- at least the minimum has joined, and no other worker is on the way; or
+- the last call has expired. It begins when the minimum has joined. Running members of the last round that have not left
+  are awaited longer, until they join or are lost: they may still be stopping their processes.
 
-Where only some sizes are allowed it is the largest of them that those who have joined may form; the others wait, of
-members those first whose nodes drain.
+Where only some sizes are allowed, the round has the largest of them that the joined workers can fill. The others wait;
+of the members, those on draining nodes wait first.
 
-Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
-most scripts save there, and the next round is to go on from it.
+At a planned end the round also waits while the last round's rank 0, told to leave, may still be saving: most scripts
+save there, and the next round is to resume from it.
 
-The join timeout runs only while every missing worker has a running pod and its torchrun has spoken: a script may have
-much to do before it starts one. For that there is the start timeout. Pods for which there is no node or no quota, and
-those that are not made yet, hold up neither; while no missing worker has another pod the job waits for them. Nor do
-they run for members of the last round that may still save and stop their processes: those have the longer `rejoin`.
+The join timeout runs only while every awaited worker has a running pod and its torchrun has called its sidecar. The
+start timeout covers the time before, as a script may do much before it starts torchrun. Pods without a node, without
+quota or not yet made stop neither clock; if no awaited worker has any other pod, the job waits without limit. Both
+clocks stand still for members of the last round that may still save and stop their processes: those have the longer
+`rejoin`.
 
-It fails when so many workers fail before they join, again and again, that the minimum cannot be reached without them.
-Nobody waits for a spare: who joins first has the places.
+The job fails when so many workers fail again and again before they join that the minimum cannot be reached without
+them. Spares are not awaited: places go to workers in the order of their joins.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,13 +33,14 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import have_joined
 from elasticjob.terms import Outcome, PolicyAction, RequestType
 
-NAMED = 8  # workers in a sentence
+NAMED = 8  # workers named in a sentence
 FAULTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`members` of the new round in rank order, or none yet; `failure` ends the job; the rest are clocks."""
+    """`members` of the new round in rank order, empty while it forms. `failure` ends the job. The other fields are
+    clocks."""
 
     members: tuple[Worker, ...] = ()
     failure: tuple[Outcome, str] | None = None
@@ -48,7 +50,7 @@ class Verdict:
 
 
 def judge(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], now: float) -> Verdict:
-    """What a forming round has come to at `now`."""
+    """The state of a forming round at `now`."""
     least = min_members(spec, state)
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
@@ -63,7 +65,8 @@ def judge(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], n
 
 
 def awaits_members(state: State, roster: Roster) -> bool:
-    """Whether a member of the last round has still to join, to leave, to say its last word, or to be known as lost."""
+    """Whether a member of the last round has still to join, to leave, to write its last request, or to be known as
+    lost."""
     members = set(state.participants)
     return any(
         worker.member in members and (is_stopping(state, worker) or lacks_last_word(state, worker))
@@ -72,7 +75,7 @@ def awaits_members(state: State, roster: Roster) -> bool:
 
 
 def _saves(state: State, workers: Iterable[Worker]) -> bool:
-    """Whether rank 0 of the last round may still be saving before it leaves, as it was told at a planned end."""
+    """Whether rank 0 of the last round was told to leave at a planned end and may still be saving."""
     first = state.participants[0] if state.planned else None
     return first in state.leaving and any(
         worker.member == first and worker.pod is PodState.RUNNING
@@ -103,12 +106,12 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
 
 
 def silent_starts(missing: Iterable[Worker]) -> list[Worker]:
-    """The missing workers whose pods run, and whose trainer has not said a word to its sidecar."""
+    """The awaited workers whose pods run and whose trainers have not called their sidecars yet."""
     return [worker for worker in missing if worker.pod is PodState.RUNNING and never_joined(worker)]
 
 
 def unspoken(indices: Iterable[int]) -> str:
-    """That the torchruns of these workers have not been heard of, with the first few of them."""
+    """A clause that says that the torchruns of these workers have not called their sidecars; it names the first few."""
     named = sorted(indices)
     more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
     return f"no torchrun of worker {', '.join(map(str, named[:NAMED]))}{more} has spoken to its sidecar"
@@ -127,14 +130,14 @@ def _not_started(
 
 
 def _faults(missing: Iterable[Worker]) -> str:
-    """What is known to be wrong with those who are missing, each fault once and with the first who has it."""
+    """The known faults of the awaited workers: each fault once, with the first worker that has it."""
     first = {worker.detail: worker.index for worker in sorted(missing, key=lambda one: one.index, reverse=True)}
     told = sorted((index, fault) for fault, index in first.items() if fault)
     return "".join(f"; worker {index}: {fault}" for index, fault in told[:FAULTS_SHOWN])
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
-    """By index, how workers failed too often before they joined; spares too, as they could take a place."""
+    """By index, how workers failed too often before they joined. Spares are included, as they could take a place."""
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
     missing = (*roster.awaited, *(worker for worker in roster.spares if not has_joined(state, worker)))
     for worker in missing:

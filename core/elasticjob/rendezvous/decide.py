@@ -1,10 +1,10 @@
-"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module, but for how workers
-end the job, in `endings`, and what the job's policy for failures says, in `policy`.
+"""`decide`: one step of the rendezvous. Every change of the agreed state is made here, except the end of the job, in
+`endings`, and the job's failure policy, in `policy`.
 
-The rules are functions, applied in the order of `RULES`; the first line of each says what it does, and `make docs`
-copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
+The rules are functions, applied in the order of `RULES`. The first paragraph of a rule's docstring says what it does,
+and `make docs` copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
 
-The workers are read, never the clock: `now` is an argument, in seconds, and only ever compared with itself.
+Rules never read a clock: `now` is an argument, in seconds, and is compared only with earlier values of itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ FORMING, FORMED, _ = RendezvousPhase
 
 
 def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Decision:
-    """The next state of a job's rendezvous, from what is known of its workers at `now` (seconds)."""
+    """The next state of a job's rendezvous, from its workers as they are known at `now` (seconds)."""
     step = Step(spec, state, tuple(workers), now)
     for rule in RULES:
         if step.state.ended:
@@ -46,9 +46,11 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
 
 
 def note_heartbeats(step: Step) -> None:
-    """A heartbeat is noted when this operator sees it change: long silence is a reason for suspicion (rules 5 and 11).
+    """A heartbeat counts from when this operator sees it change. A long silence makes a worker suspected (rules 5 and
+    11).
 
-    One that has not come yet counts from when the record was seen: a worker may fall silent before its first.
+    Before the first heartbeat the silence counts from when the record was first seen: a worker may fall silent that
+    early.
     """
     known, beats = step.state.clocks.beats, {}
     for member, worker in step.able.items():
@@ -58,13 +60,13 @@ def note_heartbeats(step: Step) -> None:
 
 
 def note_acks(step: Step) -> None:
-    """The first ack of a ping starts the clock of all others that were pinged (rules 5 and 11)."""
+    """The first ack of a ping starts the clocks of all other workers that were pinged (rules 5 and 11)."""
     step.clock(pings=failure_detector.with_acks(step.state, step.able, step.now))
 
 
 def note_invalid(step: Step) -> None:
-    """What makes no sense counts for nothing, and may be mended for 15 s or `workerLostSeconds`, which is more: an
-    invalid record, a pod that nobody has made, exit code 0 of a worker that has not finished (rules 5, 9 and 13)."""
+    """A contradiction is ignored, and may be corrected for 15 s or for `workerLostSeconds` if that is longer: an
+    invalid record, a pod that the operator did not make, exit code 0 of an unfinished worker (rules 5, 9 and 13)."""
     state, known, found = step.state, step.state.clocks.invalid, {}
     for worker in step.workers:
         if worker.deleting or worker.index in state.done or not _makes_no_sense(state, worker):
@@ -90,16 +92,17 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
 
 
 def replace_lost(step: Step) -> None:
-    """A worker that is gone, going, failed, hung or long invalid, or that does not ack while another does, is lost:
-    its pod is replaced, for good (rule 5)."""
+    """A worker is lost when it is gone, being deleted, failed, hung, invalid for too long, or leaves a ping unacked
+    that another acks. Its pod is replaced for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.replace_lost(lost)
 
 
 def send_away_surplus(step: Step) -> None:
-    """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
+    """A worker without a place that is no spare is told to leave, for good; so is an outdated one (rules 8 and 12).
 
-    What is wanted later gets a new pod, but not over and over where each comes to a node that is about to go (rule 16).
+    A worker wanted later gets a new pod, with a growing delay while its pods come to nodes that are about to go (rule
+    16).
     """
     _send_away(step, step.roster)
 
@@ -120,18 +123,18 @@ def _send_away(step: Step, roster: Roster) -> None:
 
 
 def break_round(step: Step) -> None:
-    """A formed round is broken by the loss, the leave or the return of a member, or as its training hangs (rules 5, 10
+    """A formed round is broken when a member is lost, leaves or joins again, or when its training hangs (rules 5, 10
     and 15).
 
-    A failure of the training is only noted, one a round: what else happened is not known yet. Members in whose places
-    others have joined are told to leave before (rule 16).
+    A failure of the training is only noted, one per round: its cause may not be known yet. Members whose replacements
+    have joined are told to leave first (rule 16).
     """
     if step.state.phase is not FORMED or not breaks(step.state, step.workers, step.lost):
         return
     _send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))
     broken = breaks(step.state, step.workers, step.lost)
     broken.sort(key=lambda one: one.member in step.state.leaving)
-    # what explains a failure is itself a break that does not count
+    # what explains a failure is itself a break, and does not count
     innocent = explained(step.state, step.workers, step.lost)
     wanted = [one for one in broken if one.counted is not innocent] or broken
     first = wanted[0] if innocent else min(wanted, key=lambda one: (one.member in step.state.leaving, kind_of(one.why)))
@@ -142,8 +145,8 @@ def break_round(step: Step) -> None:
 
 
 def explain_failure(step: Step) -> None:
-    """While a round forms, the loss of a member that is not the training's own fault explains a failure, and so does
-    a network that keeps one from rank 0 (rule 10)."""
+    """While a round forms, a failure is explained by the loss of a member for a cause outside the training, or by a
+    network that cuts a member off from rank 0 (rule 10)."""
     state = step.state
     if not state.failure:
         return
@@ -156,8 +159,8 @@ def explain_failure(step: Step) -> None:
 
 
 def name_cause(step: Step) -> None:
-    """While a failure waits, it is named after the member that says most of why it failed; who only saw a connection
-    break comes last (rule 10)."""
+    """While a failure waits for judgement, it is named after the member with the most telling account of it; a member
+    that only lost a connection comes last (rule 10)."""
     state = step.state
     if not state.failure or state.cause == RoundCause.TRAINING_HUNG:
         return
@@ -171,8 +174,8 @@ def name_cause(step: Step) -> None:
 
 
 def reopen_round(step: Step) -> None:
-    """A formed round is reopened for newcomers, once for those on their way together, and at once where a restart is
-    asked for (rule 3)."""
+    """A formed round is reopened for newcomers, once for all that are on their way together, and at once for a restart
+    that a user asks for (rule 3)."""
     state, now = step.state, step.now
     if state.phase is not FORMED:
         return
@@ -194,17 +197,17 @@ def reopen_round(step: Step) -> None:
     why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, replaced)
     step.open_round(ROUND_REOPENED, *why)
     step.set(planned=True)
-    _send_away(step, _reopened(step, step.state))  # who makes room learns at once that it is to leave
+    _send_away(step, _reopened(step, step.state))  # members that make room learn at once that they are to leave
 
 
 def _would_take_over(step: Step) -> tuple[Worker, ...]:
-    """The members in whose places others would come in the next round."""
+    """The members that others would take over from in the next round."""
     after = _reopened(step, moved(step.state, ROUND_REOPENED))
     return tuple(worker for worker in after.surplus if worker.member in step.state.participants)
 
 
 def _reopened(step: Step, state: State) -> Roster:
-    """That of the next round, whose newcomers have been waited for."""
+    """The roster of the next round, without waiting for more newcomers."""
     return roster_of(step.spec, state, step.workers, others_come=False)
 
 
@@ -214,14 +217,14 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
 
 
 def hurry_after_loss(step: Step) -> None:
-    """A planned end is planned no more when a member stops without notice: the others would wait for it (rule 7)."""
+    """A planned end is planned no longer when a member stops without notice: the others would wait for it (rule 7)."""
     if step.state.planned and stopped_unnotified(step.state, step.workers):
         step.set(planned=False)
 
 
 def end_beyond_budget(step: Step) -> None:
-    """A failure that is one too many ends the job as soon as no loss can explain it any more, be there a round to form
-    or not (rule 10)."""
+    """A failure beyond `maxRestarts` ends the job as soon as no loss can explain it any more, even if no round can be
+    formed (rule 10)."""
     state, spec = step.state, step.spec
     if state.phase is not FORMING or spec.suspend or not state.failure or state.restarts < spec.max_restarts:
         return
@@ -230,10 +233,11 @@ def end_beyond_budget(step: Step) -> None:
 
 
 def form_round(step: Step) -> None:
-    """A forming round is formed, or has failed to form in time; a failure is counted first (rules 2 and 10)."""
+    """A forming round is formed, or fails when its time is over; a waiting failure is counted first (rules 2 and
+    10)."""
     if step.state.phase is not FORMING:
         return
-    if step.spec.suspend:  # it waits for nobody, so its clocks stand still
+    if step.spec.suspend:  # a suspended job waits for nobody, so its clocks stand still
         step.clock(opened=step.now, min_reached=None, all_running=None, all_spoke=None)
         return
     verdict = barrier.judge(step.spec, step.state, step.roster, step.workers, step.now)
@@ -247,7 +251,7 @@ def form_round(step: Step) -> None:
 
 
 def _within_budget(step: Step) -> bool:
-    """Counts a failure that nothing has explained; False when it is one too many and has ended the job."""
+    """Count a failure that nothing has explained. Returns False when it exceeds `maxRestarts` and has ended the job."""
     failure, restarts = step.state.failure, step.state.restarts + 1
     if not failure or policy.is_ignored(step):
         return True
@@ -259,7 +263,7 @@ def _within_budget(step: Step) -> bool:
 
 
 def _form(step: Step, members: tuple[Worker, ...]) -> None:
-    """Ranks are positions in this order."""
+    """Form the round; ranks are positions in `members`."""
     state = step.state
     participants = tuple(worker.member for worker in members if worker.member)
     begins = {"": (RoundCause.FIRST_FORMATION, "first formation"), "suspended": (RoundCause.RESUMED, "resumed")}
@@ -275,15 +279,15 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
 
 
 def reset_restarts(step: Step) -> None:
-    """A round that stands long enough sets the count of failures to zero (rule 10)."""
+    """A round that stands long enough resets the count of failures to zero (rule 10)."""
     held = step.now - step.state.clocks.formed
     if step.state.phase is FORMED and step.state.restarts and held >= step.spec.restart_reset:
         step.set(restarts=0)
 
 
 def forgive_failures(step: Step) -> None:
-    """A pod that stands in a round for as long as the longest delay, or waits that long as a spare, clears its index of
-    failures (rule 5)."""
+    """An index's failures are forgotten once its pod has been in a round for the longest delay, or has waited as a
+    spare for that long (rule 5)."""
     state, clocks = step.state, step.state.clocks
     if not clocks.failures:
         return

@@ -1,5 +1,5 @@
-"""How workers end a stage and the job: by the success of all, by that of one that never joined, by a container that
-does not end, or by a `Close` (rule 9)."""
+"""How workers end a stage and the job: all succeed, one succeeds without ever joining, a container does not end, or a
+worker asks `Close` (rule 9)."""
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
@@ -12,8 +12,8 @@ from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
 
 def note_finished(step: Step) -> None:
-    """A worker whose torchrun ended in success has finished once its container has ended so, too. Until then it is
-    finishing: neither is lost, awaited or replaced for having left its round (rule 9)."""
+    """A worker whose torchrun ended in success is finishing, and has finished once its container has ended in success
+    too. In both states it is not lost, awaited or replaced for having left its round (rule 9)."""
     finishing: list[Member] = []
     for worker in [] if step.suspended else step.current.values():
         member = worker.member
@@ -34,7 +34,7 @@ def _has_finished(step: Step, worker: Worker) -> bool:
 
 
 def refuse_strays(step: Step) -> None:
-    """Success without any formed round ends the job: its command is no elastic torchrun (rule 9)."""
+    """Success before any round was formed ends the job: its command is no elastic torchrun (rule 9)."""
     if step.state.participants or step.suspended:
         return
     for worker in step.current.values():
@@ -45,8 +45,8 @@ def refuse_strays(step: Step) -> None:
 
 
 def fail_unfinished(step: Step) -> None:
-    """The container of a worker whose torchrun ended in success may fail `maxRestarts` times, and may go on for
-    `finishSeconds` once nothing else is waited for; then the job has failed (rule 9)."""
+    """After a worker's torchrun ended in success, its container may fail `maxRestarts` times, and may run on for
+    `finishSeconds` once nothing else is awaited; beyond that the job fails (rule 9)."""
     known, found = step.state.clocks.finishing, {}
     between = _between_stages(step)
     is_over = bool(between) and (_is_over(step) or _is_closed_and_done(step))
@@ -63,14 +63,14 @@ def fail_unfinished(step: Step) -> None:
 
 
 def _between_stages(step: Step) -> dict[Member, Worker]:
-    """Those whose last torchrun ended in success, and whose container goes on without another: after a `Close` there is
-    none, whatever they ask for."""
+    """Workers whose last torchrun ended in success and whose container runs on without another. After a `Close` no
+    other torchrun can follow, whatever they ask for."""
     state = step.state
     closed = state.phase is RendezvousPhase.CLOSED
     there = [] if step.suspended else step.current.values()
     alive = [one for one in there if not one.deleting and one.pod not in ENDED]
     between = [one for one in alive if one.asks(RequestType.FINISH) or (closed and has_succeeded(state, one))]
-    between.sort(key=lambda one: one.index)  # as sentences name them
+    between.sort(key=lambda one: one.index)  # the order in which sentences name them
     return {one.member: one for one in between if one.member and one.index not in state.finished_indices}
 
 
@@ -79,7 +79,7 @@ def _is_late(step: Step, finishing: Finishing) -> bool:
 
 
 def _why_failing(spec: Spec, worker: Worker, crashes: int) -> str:
-    """Empty while its container has not failed too often; `crashes` are those of before."""
+    """Why the job fails, empty while the container has not failed too often. `crashes`: restarts before the success."""
     failed = worker.crashes - crashes
     if failed <= spec.max_restarts:
         return ""
@@ -87,7 +87,7 @@ def _why_failing(spec: Spec, worker: Worker, crashes: int) -> str:
 
 
 def failed_after_success(worker: Worker, times: int) -> str:
-    """In a sentence without its end, for people."""
+    """A clause for people, without a period."""
     often = "" if times == 1 else f" {times} times"
     detail = f" ({worker.detail})" if worker.detail else ""
     return f"worker {worker.index}'s container failed{often} after its torchrun had ended in success{detail}"
@@ -101,10 +101,10 @@ def _why_late(spec: Spec, late: list[int]) -> str:
 
 
 def end_stage(step: Step) -> None:
-    """When all members have succeeded, or no other worker is wanted, the stage is over. The next one begins once a
-    worker's next torchrun asks for it; the job is `Complete` when all their containers have ended (rule 9).
+    """The stage is over when all members have succeeded, or when no other worker is wanted. The next stage begins once
+    a worker's next torchrun asks for it; the job is `Complete` when all their containers have ended (rule 9).
 
-    So members told to leave are not waited for once nobody else is wanted.
+    So members told to leave are not awaited once no other worker is wanted.
     """
     state = step.state
     if not _is_over(step):
@@ -128,8 +128,8 @@ def _nobody_left(step: Step) -> bool:
 
 
 def _next_stage(step: Step, first: Worker) -> None:
-    """Out of a formed round; one that forms, and of which nobody is left, goes on to form, and waits for nobody to
-    save: that would be of the stage before."""
+    """Begin the next stage. A formed round ends. A forming round goes on, and waits for no member to save: a save would
+    belong to the previous stage."""
     stage = step.state.stage + 1
     if step.state.phase is RendezvousPhase.FORMED:
         why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"
@@ -139,7 +139,7 @@ def _next_stage(step: Step, first: Worker) -> None:
 
 
 def fail_overdue(step: Step) -> None:
-    """A job that is not suspended, and has not ended by its deadline, has failed (rule 23)."""
+    """A job that has not ended by its deadline fails, unless it is suspended (rule 23)."""
     if step.suspended or step.spec.deadline is None or step.now < step.spec.deadline:
         return
     why = "the job has not ended within spec.activeDeadlineSeconds"
@@ -147,7 +147,7 @@ def fail_overdue(step: Step) -> None:
 
 
 def close_on_request(step: Step) -> None:
-    """A `Close` lets the formed round train on, and nobody join another (rule 9)."""
+    """A `Close` lets the formed round train on, and lets no worker join another (rule 9)."""
     state = step.state
     if state.phase is RendezvousPhase.CLOSED:
         if _is_closed_and_done(step) and not state.finishing:
@@ -161,7 +161,7 @@ def close_on_request(step: Step) -> None:
 
 
 def _is_closed_and_done(step: Step) -> bool:
-    """After a `Close`: whether no member trains on."""
+    """After a `Close`: whether no member trains any more."""
     state = step.state
     if state.phase is not RendezvousPhase.CLOSED:
         return False

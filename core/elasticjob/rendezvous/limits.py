@@ -1,6 +1,6 @@
-"""Limits that a worker may set with its join, as torchrun's options do, in place of the job's; and the limit of an ack.
+"""Limits that a worker may set with its join in place of the job's, as torchrun's options do; and the limit of an ack.
 
-They are read from the records at the moment of use, so every operator comes to the same result.
+They are read from the records at the time of use, so every operator comes to the same result.
 """
 
 from collections.abc import Iterable
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from elasticjob.heartbeats import ack_seconds
 from elasticjob.rendezvous.model import Pinged, Spec, Worker
 
-AGAIN_SECONDS = 10.0  # until a member that is still suspected is pinged again, or everybody if nobody has acked
+AGAIN_SECONDS = 10.0  # before a still suspected member is pinged again, or all members if none has acked
 # With no other worker to ack, nothing shows that the way to the API server works. The worker's watch or the operator's
 # may have gone silent, which either notices within twelve seconds.
 ALONE_SECONDS = 30.0
 
 
 def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
-    """The longest that one of the joined has named, else the job's."""
+    """The longest last call among the joined workers' own, else the job's, in seconds."""
     named = (worker.request.last_call for worker in joined if worker.request is not None)
     return max((seconds for seconds in named if seconds is not None), default=spec.last_call)
 
 
 def worker_lost(spec: Spec, worker: Worker) -> float:
-    """Seconds from this worker's last heartbeat to its loss: what its join has named, else the job's."""
+    """Seconds from this worker's last heartbeat to its loss: its join's own value, else the job's."""
     named = worker.request.worker_lost if worker.request is not None else None
     return spec.worker_lost if named is None else named
 

@@ -1,4 +1,5 @@
-"""Who is lost, what breaks a formed round, what explains a failure. Pure questions: `decide` draws the consequences."""
+"""Which workers are lost, what breaks a formed round, and what explains a failure. Pure questions: `decide` draws the
+consequences."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from elasticjob.rendezvous.roster import (
 )
 from elasticjob.terms import Cause, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
-# pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
-# befell its peers
+# Pods whose training is at fault. A rank 0 that only failed to serve its store is not among them: it explains the
+# failures of its peers.
 AT_FAULT = ENDED | {PodState.CRASH_LOOP}
 NOT_TORCHRUN = (
     "its trainer ended with exit code 0 without joining a round: its command must be torchrun, without --standalone "
@@ -36,10 +37,9 @@ NOT_FINISHED = (
 class Lost:
     """A pod that is replaced: its index and replacement number, and why, in a word and in a sentence.
 
-    `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
-    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not. `ignored`: it does not
-    count, as the job's policy says, or as the node has rejected the pod. `speaks_of_node`: it counts as a failure of
-    who ran on that node.
+    `was_member`: it was in the last formed round. `training_failed`: the training is at fault. `failed_by_itself`:
+    nobody else ended the pod, whether the training is at fault or not. `ignored`: it does not count, because of the
+    job's failure policy or because the node rejected the pod. `speaks_of_node`: it counts as a failure on that node.
     """
 
     index: int
@@ -54,7 +54,7 @@ class Lost:
 
 
 class Break(NamedTuple):
-    """A member that no longer trains in the formed round; `counted` when the training itself failed."""
+    """A member that no longer trains in the formed round. `counted`: the training itself failed."""
 
     member: Member
     cause: Loss | Cause | RoundCause
@@ -63,7 +63,7 @@ class Break(NamedTuple):
 
 
 def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
-    """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
+    """The current workers that are lost, and members of a formed round whose pods are gone."""
     present = current(state, workers)
     done, members = state.done, frozenset(state.participants)
     for worker in present.values():
@@ -80,7 +80,7 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
                 training_failed=was_member and _training_failed(spec, state, worker),
                 failed_by_itself=failed_by_itself,
                 ignored=ignored or worker.rejected,
-                # a node of which nothing is heard loses its pods by others' hands
+                # the pods of an unready node are deleted by the control plane, not by themselves
                 speaks_of_node=not ignored and (failed_by_itself or (worker.deleting and worker.unready)),
             )
         elif (unacked := unacked_for(spec, state, worker, now)) is not None:
@@ -118,7 +118,7 @@ def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tu
 
 
 def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
-    """Why exit code 0 was no success of a worker that has not finished."""
+    """Why exit code 0 of an unfinished worker was no success."""
     if _ended_as_suspended(spec, state, worker):
         return Loss.ENDED_SUSPENDED, "its pod ended while the job was suspended"
     if lacks_last_word(state, worker):
@@ -129,7 +129,8 @@ def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> t
 
 
 def never_joined(worker: Worker) -> bool:
-    """Whether its trainer has asked for nothing, as its record says: at its pod's end the sidecar leaves by itself."""
+    """Whether the trainer has asked for nothing, as its record says: at the pod's end the sidecar itself writes a
+    leave."""
     request = worker.request
     return request is None or (request.type is RequestType.LEAVE and request.cause == Cause.POD_STOPPING)
 
@@ -139,22 +140,22 @@ def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
 
 
 def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
-    """Whether nobody and nothing but itself or its node has ended the pod of a worker that is at fault."""
+    """Whether the pod of a worker at fault was ended by nothing but itself or its node."""
     return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
 
 
 def _training_failed(spec: Spec, state: State, worker: Worker) -> bool:
-    """Whether the loss of a member counts as the training's failure: what the job's policy counts does, whoever has
-    ended the pod. What it ignores waits as any failure, as it may be the cause of others."""
+    """Whether a member's loss counts as the training's failure. A failure that the job's policy counts does, even if
+    others ended the pod. One that it ignores waits as any other, as it may be the cause of others."""
     if worker.matched is not None and worker.matched.action is not PolicyAction.IGNORE:
         return not _ended_as_suspended(spec, state, worker)
     return worker.pod in AT_FAULT and not worker.rejected and _failed_by_itself(spec, state, worker)
 
 
 def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
-    """Whether a member has had its time to join again, and its sidecar has lived all that time.
+    """Whether a member has not joined again in time, although its sidecar lived all that time.
 
-    It counts from an ack since the end of the round: a worker that was cut off before may not have known.
+    The time counts from an ack since the end of the round: a worker that was cut off before may not have known of it.
     """
     if state.phase is not RendezvousPhase.FORMING or is_between_stages(worker) or not is_stopping(state, worker):
         return False
@@ -163,8 +164,8 @@ def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
 
 
 def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> bool:
-    """Whether a member of the last formed round is lost to something else than the training, its sidecar was restarted,
-    or it is cut off; `lost` has what this step gives up, by index."""
+    """Whether a member of the last formed round is cut off, had its sidecar restarted, or is lost for a cause outside
+    the training. `lost`: the losses of this step, by index."""
     if any(worker.cut_off and worker.member in state.participants for worker in workers):
         return True
     seen = {worker.member for worker in workers}
@@ -173,10 +174,10 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
 
 
 def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> bool:
-    """While a round forms: whether a member of the last one that has not joined again may yet turn out to be lost.
+    """While a round forms: whether a member of the last one that has not joined again may still turn out to be lost.
 
-    A member that has left may have been ended with its pod, which is seen apart, some seconds later. One that still
-    stops its processes is pinged by then, and is known to live once it has acked.
+    A member may have left because its pod was ended, which is seen separately, some seconds later. One that is still
+    stopping its processes is pinged by then, and is known to live once it has acked.
     """
     present = current(state, workers)
     members = (present.get(member.index) for member in state.participants if member.index not in state.done)
@@ -188,9 +189,9 @@ def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: f
 
 
 def stopped_unnotified(state: State, workers: Iterable[Worker]) -> bool:
-    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
+    """While the next round forms: whether a member of the last one has stopped without being told to.
 
-    A member of which nothing is left has stopped as it was told to: a loss is seen before the pod is gone.
+    A member without pod or record has stopped as told: a loss would have been seen before the pod was gone.
     """
     newest_last = sorted(workers, key=lambda worker: worker.replacement)
     known = {worker.member: worker for worker in newest_last}
@@ -210,7 +211,7 @@ def _trains_or_was_notified(state: State, member: Member, worker: Worker) -> boo
         return True
     if worker.member != member or request is None:
         return False
-    if leaves and request.cause == Cause.TOLD_TO_LEAVE:  # its pod is deleted for it, and not before
+    if leaves and request.cause == Cause.TOLD_TO_LEAVE:  # only after this is its pod deleted
         return True
     if leaves and request.cause == Cause.POD_STOPPING and not worker.deleting:
         return True
@@ -224,9 +225,9 @@ def _trains_or_was_notified(state: State, member: Member, worker: Worker) -> boo
 
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> list[Break]:
-    """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index.
+    """Members of the last formed round that no longer train in it, in rank order. `lost` says why, by index.
 
-    A pod that was sent away in this very step counts no more, and is not gone.
+    A pod that was sent away in this step is ignored, not missing.
     """
     newest_last = sorted(workers, key=lambda worker: worker.replacement)
     seen = {worker.index: worker for worker in newest_last} | current(state, newest_last)
@@ -252,7 +253,7 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if request.type is RequestType.LEAVE:
         detail = f" ({worker.detail})" if worker.detail and counted else ""
         return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
-    # a new trainer where one was in the round: the old one's leave was replaced before it was read
+    # the trainer was restarted, and its new join replaced its leave before that was read
     if began_anew(state, request, state.round):
         return _started_again(member, worker)
     if request.type is not RequestType.JOIN or request.after < state.round:
@@ -273,7 +274,7 @@ def _started_again(member: Member, worker: Worker) -> Break:
 
 
 def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:
-    """Why the member's record is that of another, or none that counts."""
+    """Why the index has another record than the member's, or no valid one."""
     if worker.invalid:
         return RoundCause.INVALID_RECORD, f"{name}'s ElasticWorker is invalid: {worker.invalid}"
     if worker.id:
@@ -282,5 +283,5 @@ def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:
 
 
 def _word_of(cause: str) -> Cause | RoundCause:
-    """A worker may write anything as its cause, and no metric may count by that."""
+    """The word for metrics. A worker may write any cause, so an unknown one becomes `OTHER`."""
     return Cause(cause) if cause in set(Cause) else RoundCause.OTHER

@@ -1,4 +1,4 @@
-"""What the state machine is given and what it returns. All of it is frozen; times are seconds of the caller's clock."""
+"""The inputs and outputs of the state machine. All of them are frozen. Times are seconds of the caller's clock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,24 +9,22 @@ from typing import NamedTuple
 from elasticjob.members import Member
 from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType
 
-PodKey = tuple[int, int]  # index and replacement: they name a pod
+PodKey = tuple[int, int]  # index and replacement number: together they name a pod
 PATIENCE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds.
+    """The part of an ElasticJob's spec that the rendezvous needs. Times are in seconds.
 
-    `worker_lost`: from a worker's last heartbeat on its link to its loss. `heartbeat_timeout`: without a heartbeat in
-    its record, after which a worker is suspected.
+    `worker_lost`: from a worker's last heartbeat on its link to its loss. `heartbeat_timeout`: a worker without a
+    heartbeat in its record for this long is suspected.
 
-    `restarted_at`: when people last asked for new processes, "" for never. `deadline`: when the job fails for having
-    taken too long, None where it may take any time.
-    `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
-    `sizes` are those that a round may have, and where there are none any will do. `replicas` may be less than each of
-    them, and than `min_replicas`, while quota is missing: then no round is formed. `rank_order`: the
-    keys of the nodes' labels by which ranks are laid out, the largest domain first; where there are none who stays
-    keeps its rank.
+    `restarted_at`: when a user last asked for new processes, "" for never. `deadline`: when the job fails for its
+    duration, None for no limit. `starts_torchrun`: False where the command plainly starts another program; exit code 0
+    before a join is then an error. `sizes`: the allowed sizes of a round; empty allows any. While quota is missing,
+    `replicas` may be less than `min_replicas` and than every size: no round is formed then. `rank_order`: the node
+    labels by which ranks are laid out, the largest domain first; if empty, remaining members keep their ranks.
     """
 
     replicas: int
@@ -50,7 +48,7 @@ class Spec:
 
     @property
     def patience(self) -> float:
-        """How long to wait for what pods, records and statuses say apart to make sense together."""
+        """Seconds that contradictory pods, records and statuses have to become consistent."""
         return max(self.worker_lost, PATIENCE_SECONDS)
 
     @property
@@ -61,11 +59,11 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a worker's record asks for: `after` goes with Join, `round` with Finish.
+    """The request in a worker's record: `after` goes with Join, `round` with Finish.
 
-    `stage`: of which stage its torchrun is, one more than have ended in success in its container before. `script`: what
-    a Join's torchrun runs. `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's;
-    `detail` is for people: what failed before it.
+    `stage`: the stage of its torchrun, which is one more than the torchruns that ended in success in its container
+    before. `script`: the script of a Join's torchrun. `last_call`, `worker_lost`: limits in seconds that a Join may set
+    in place of the spec's. `detail`: the previous failure, for people.
     """
 
     type: RequestType
@@ -80,7 +78,7 @@ class Request:
 
 
 class Matched(NamedTuple):
-    """The first rule of the job's policy for failures that matches: its place, what it says, and in a sentence why."""
+    """The first matching rule of the job's failure policy: its position, its action, and the reason in a sentence."""
 
     rule: int
     action: PolicyAction
@@ -88,32 +86,34 @@ class Matched(NamedTuple):
 
 
 class PodState(StrEnum):
-    """What the pod says of its trainer container."""
+    """The state of the trainer container, as the pod reports it."""
 
     PENDING = "pending"
     UNSCHEDULABLE = "unschedulable"
     BLOCKED = "blocked"  # its image or configuration is wrong
     RUNNING = "running"
-    CRASH_LOOP = "crash loop"  # the kubelet holds back its next start
+    CRASH_LOOP = "crash loop"  # the kubelet delays its next start
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    OOM_KILLED = "out of memory"  # and yet exit code 0, after which the kubelet starts nothing anew
+    OOM_KILLED = "out of memory"  # reported with exit code 0, after which the kubelet does not restart the container
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One pod of the job, with the record that its sidecar wrote, if it has.
+    """One pod of the job, with the record that its sidecar wrote, if there is one.
 
-    `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started again in
-    place; `detail` what its pod, or its sidecar, says of a fault; `invalid` what is wrong with the record, which then
-    counts for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `rejected`: its node has,
-    before any of its containers was started. `outdated`: the pod was made from another template than the job's.
-    `draining`: its node is about to go. `unready`: the cluster does not hear of its node any more. `hung`: how the
-    training hangs, where the round is to be restarted for this member. `cut_off`: it and rank 0 have not reached each
-    other for long, though both live. `suspects` are members of which it hears nothing, and `ack` is the number of the
-    last ping that it has acked, 0 before the first. `matched`: what the job's policy for failures says of it, once it
-    has stopped. `topology`: with `rank_order`, what its node says for
-    those keys, empty where nothing is known, and the node's name.
+    `replacement`: the last part of the pod's name. `crashes`: how often its trainer container was restarted in place.
+    `detail`: a fault that its pod or its sidecar reports. `invalid`: what is wrong with the record, which is then
+    ignored. `matched`: the matching rule of the job's failure policy, once the worker has stopped.
+
+    `disrupted`: the cluster ended the pod for a reason of its own. `rejected`: the node refused the pod before any
+    container started. `outdated`: the pod was made from an earlier template. `draining`: its node is about to go.
+    `unready`: the cluster has lost contact with its node.
+
+    `hung`: how the training hangs, if the round is to be restarted because of this member. `cut_off`: the link between
+    it and rank 0 has been broken for long, though both live. `suspects`: members whose links to it are silent. `ack`:
+    the number of the last ping that it acked, 0 before the first. `topology`: with `rank_order`, its node's values of
+    those labels, empty where unknown, and then the node's name.
     """
 
     index: int
@@ -138,7 +138,7 @@ class Worker:
     cut_off: bool = False
     matched: Matched | None = None
     topology: tuple[str, ...] = ()
-    member: Member | None = field(init=False, compare=False, repr=False)  # a step asks for it twenty times
+    member: Member | None = field(init=False, compare=False, repr=False)  # cached: a step reads it about twenty times
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "member", None if self.id is None else Member(self.index, self.id))
@@ -152,7 +152,7 @@ class Worker:
 
 
 class Beat(NamedTuple):
-    """The last heartbeat of a member, None before its first, and when it was first seen."""
+    """A member's last heartbeat (None before the first), and when it was first seen."""
 
     value: int | None
     since: float
@@ -161,9 +161,9 @@ class Beat(NamedTuple):
 class Pinged(NamedTuple):
     """A ping of one member. An ack of this `number` or a later one settles it. Times are of the operator's clock.
 
-    `since`: it was first sent. `counting`: its clock runs, because another has acked, or because it was pinged `alone`
-    and nobody else can ack. `acked`: its own ack was seen. `lived`: its first ack since it has been suspected was seen.
-    `unheard`: another member suspected it when it was sent.
+    `since`: when it was first sent. `counting`: when its clock started, because another member acked, or because this
+    one was pinged `alone` and no other can ack. `acked`: when its own ack was seen. `lived`: when its first ack after
+    the suspicion was seen. `unheard`: another member suspected it when the ping was sent.
     """
 
     number: int
@@ -176,16 +176,16 @@ class Pinged(NamedTuple):
 
 
 class Finishing(NamedTuple):
-    """Of a worker whose torchrun has ended in success: how often its container had been started again when that was
-    first seen, and since when the job has waited for nothing but such containers, None while it does not."""
+    """A worker whose torchrun ended in success. `crashes`: how often its container had been restarted by then. `since`:
+    when the job began to wait only for such containers, None while it waits for others too."""
 
     crashes: int
     since: float | None = None
 
 
 class Failures(NamedTuple):
-    """How pods of one index failed by themselves: how often in a row, how many of the last of them before they were in
-    any round, when the last one did, and why."""
+    """The failures of one index's pods without an outside cause: how many in a row, how many of the latest before any
+    round, the time of the last one, and its reason."""
 
     in_a_row: int
     before_any_round: int
@@ -197,54 +197,53 @@ class Failures(NamedTuple):
 class Clocks:
     """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`.
 
-    `settled`: the moment from which all sidecars can be taken to hear the API server again, as this operator does.
-    `pings` is None until it has looked at what the status says of the last ping.
+    `settled`: the time from which all sidecars are assumed to hear the API server again, as this operator does.
+    `pings`: None until the operator has read the last ping from the status.
     """
 
     opened: float
     formed: float
-    min_reached: float | None = None  # forming: since when minReplicas have been there
-    # forming: since when every missing worker that has a node has had a running pod, while a torchrun has not spoken
+    min_reached: float | None = None  # forming: when minReplicas had joined
+    # forming: when all awaited workers that have a node had a running pod, while at least one torchrun was silent
     all_running: float | None = None
-    all_spoke: float | None = None  # the same, once each of their torchruns has spoken
-    newcomer: float | None = None  # formed: since when somebody has waited
+    all_spoke: float | None = None  # likewise, with no silent torchrun
+    newcomer: float | None = None  # formed: when the first newcomer began to wait
     settled: float = -inf
     beats: Mapping[Member, Beat] = field(default_factory=dict)
     pings: Mapping[Member, Pinged] | None = None
     leaving: Mapping[Member, float] = field(default_factory=dict)
-    invalid: Mapping[PodKey, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
+    invalid: Mapping[PodKey, float] = field(default_factory=dict)  # when a pod's contradiction was first seen
     failures: Mapping[int, Failures] = field(default_factory=dict)
     finishing: Mapping[Member, Finishing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The agreed state, as it is kept in an ElasticJob's status, and the clocks beside it.
+    """The agreed state, as an ElasticJob's status holds it, with the operator's clocks.
 
-    `participants` are the last formed round's, in rank order, and `replicas` and `restarted_at` what the spec said
-    then. `replacements` holds, by index, the number of the one pod that counts: those before it were replaced, later
-    ones nobody has made.
+    `participants`: the members of the last formed round, in rank order. `replicas`, `restarted_at`: the spec's values
+    at that time. `replacements`: by index, the number of the one pod that counts. Earlier pods were replaced; the
+    operator has made no later ones.
 
-    `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
-    group forms again. `matched` is what the job's policy says of it. `replaced` are the members that were given up
-    meanwhile for a cause that does not explain it.
+    `failure`: what failed in the last formed round, until it is known whether that counts: it is judged when the group
+    forms again. `matched`: the rule of the job's failure policy that it matches. `replaced`: members replaced since
+    then for a cause that does not explain the failure.
 
-    `waiting` and `spares` count who has joined and is no member: those that have a place, and those that have none.
+    `waiting`: how many workers have joined and have a place, without being members. `spares`: how many have joined and
+    have none.
 
-    `planned`: the last formed round was ended by the will of people while all its members lived, so that the training
-    may save before it stops. Once one of them is lost nobody may go on in that round: the others would wait for it.
+    `planned`: the user's change ended the last round while all its members lived, so the training may save before it
+    stops. Once a member is lost, the others must stop too: they would wait for it.
 
-    `ping` is the number of the last ping, and `pinged` are the members that it went to.
+    `ping`: the number of the last ping. `pinged`: the members it went to.
 
-    `reason` says in a sentence why the phase was entered, and `cause` in one word.
+    `reason`: why the phase was entered, in a sentence. `cause`: the same in one word.
 
-    `stage` counts the torchruns that the workers' containers run one after the other; `scripts` says what those up to
-    now have run, the last of them at the end. `finishing` are the workers whose torchrun of this stage has ended in
-    success and whose container goes on; `finished` those whose container has ended in success, too: nothing of them is
-    needed any more.
+    `stage`: the number of the torchruns that the containers run one after the other. `scripts`: the scripts of the
+    stages so far, the current one last. `finishing`: workers whose torchrun of this stage ended in success and whose
+    container still runs. `finished`: workers whose container has ended in success too; they are no longer needed.
 
-    `done` are the indices of both, whatever id a sidecar that starts again has: in this stage they get no other pod and
-    no room.
+    `done`: the indices of both, whatever id a restarted sidecar has. In this stage they get no other pod and no place.
     """
 
     clocks: Clocks
@@ -288,15 +287,15 @@ class State:
 
     @property
     def ended(self) -> bool:
-        """Nothing can happen any more; `set_closed()` alone lets the formed round train to its end."""
+        """Whether the state is final. After `set_closed()` it is not: the formed round still trains to its end."""
         return self.phase is RendezvousPhase.CLOSED and self.outcome is not Outcome.CLOSED
 
 
 class Event(NamedTuple):
     """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence.
 
-    `cause`: of a round or a loss, why, in one word. `worker`: the index of the worker that it is about, if it is about
-    one.
+    `cause`: why a round ended or a worker was lost, in one word. `worker`: the index of the worker that it is about, if
+    there is one.
     """
 
     reason: str
@@ -307,8 +306,8 @@ class Event(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A pod that has failed by itself, or whose node has. `judged`: it counts, as the worker is lost by it; else the
-    round has ended by it, and it is judged with `State.failure`."""
+    """A pod that failed by its own fault or its node's. `judged`: its loss counts as a failure. Otherwise it ended the
+    round, and it is judged with `State.failure`."""
 
     pod: PodKey
     judged: bool
@@ -316,10 +315,10 @@ class Failed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next state; when to ask again even if nothing happens; what happened, for people.
+    """The next state, the time of the next step if nothing happens before, and the events for people.
 
-    `formed_after` is set by the step that formed a round: seconds since the round was opened. `failed`: what this step
-    has found, for those who look after nodes; no rule reads it.
+    `formed_after`: seconds from the opening of a round to its formation, set only by the step that formed it. `failed`:
+    the pods that this step found failed, for the bookkeeping about nodes; no rule reads it.
     """
 
     state: State
@@ -329,5 +328,5 @@ class Decision:
     failed: tuple[Failed, ...] = ()
 
 
-# A failure of the training itself, as opposed to the loss of what it runs on.
+# Failures of the training itself, as opposed to the loss of the machine it runs on.
 COUNTED_CAUSES = frozenset({Cause.WORKER_FAILED, Cause.AGENT_LOST, Cause.TRAINER_LEFT})

@@ -1,7 +1,7 @@
-"""What the job's policy for failures changes: what ends the job at once, what does not count, what does.
+"""The effect of the job's failure policy: which failures end the job at once, which count, and which are ignored.
 
-Which of its rules matches a worker is found out where pods are read, as `Worker.matched`. A round ends by one failure,
-in however many workers it shows: so of all that is matched at its end the lowest rule decides, whoever was seen first.
+The matching rule of a worker is found where pods are read, as `Worker.matched`. A round ends by one failure, however
+many workers show it: so the lowest rule among all that match decides, in whatever order they were seen.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,20 +13,20 @@ from elasticjob.rendezvous.step import Step
 from elasticjob.terms import Loss, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 STOPPED = ENDED | {PodState.CRASH_LOOP}
-RUNS_ON = frozenset({Loss.UNRESPONSIVE, Loss.INVALID_RECORD})  # nothing of its trainer is known to have ended
+RUNS_ON = frozenset({Loss.UNRESPONSIVE, Loss.INVALID_RECORD})  # the trainer is not known to have ended
 
 
 def note_matched(step: Step) -> None:
-    """While a failure waits, the first rule of `spec.podFailurePolicy` that matches what failed in the round is noted;
-    it goes with the failure (rule 17)."""
+    """While a failure waits for judgement, the first rule of `spec.podFailurePolicy` that matches a failure in the
+    round is kept with it (rule 17)."""
     state = step.state
     found = [state.matched, *_matched_members(state, step.workers)] if state.failure else []
     step.set(matched=_first(one for one in found if one is not None))
 
 
 def fail_by_policy(step: Step) -> None:
-    """A failure that a rule with `FailJob` matches ends the job: that of a round as soon as nothing can explain it any
-    more, that of a worker that was in none at once, while no round is formed (rule 17)."""
+    """A failure that matches a `FailJob` rule ends the job: one in a round as soon as nothing can explain it any more,
+    one of a worker outside any round at once, unless a round is formed (rule 17)."""
     state = step.state
     if state.phase is not RendezvousPhase.FORMING or step.spec.suspend:
         return
@@ -38,12 +38,12 @@ def fail_by_policy(step: Step) -> None:
 
 
 def ignores(state: State) -> bool:
-    """Whether the failure that waits does not count, as far as is known."""
+    """Whether the waiting failure does not count, as far as is known."""
     return state.matched is not None and state.matched.action is PolicyAction.IGNORE
 
 
 def is_ignored(step: Step) -> bool:
-    """The same when it is judged, which is told then."""
+    """The same when the failure is judged; an event then reports it."""
     matched = step.state.matched
     if matched is None or not ignores(step.state):
         return False
@@ -52,11 +52,12 @@ def is_ignored(step: Step) -> bool:
 
 
 def _first(found: Iterable[Matched]) -> Matched | None:
-    return min(found, key=lambda one: one.rule, default=None)  # of several the one that was noted before
+    return min(found, key=lambda one: one.rule, default=None)  # of equals, the one noted before
 
 
 def _matched_members(state: State, workers: Iterable[Worker]) -> Iterator[Matched]:
-    """Of those that have stopped since the last round: what is known of another may be of an earlier one."""
+    """The matching rules of members that have stopped since the last round: what is known of the others may stem from
+    an earlier one."""
     for worker in sorted((one for one in workers if one.matched), key=lambda one: one.pod_key):
         is_member = worker.member in state.participants and worker.member not in state.leaving
         if worker.matched and is_member and worker.index not in state.done and _has_stopped(state, worker):
@@ -73,7 +74,8 @@ def _has_stopped(state: State, worker: Worker) -> bool:
 
 
 def _matched_others(step: Step) -> Iterator[Matched]:
-    """Of those that were not in the last round and have failed, or were ended: no failure of a peer is behind it."""
+    """The matching rules of workers outside the last round that failed or were ended: no peer's failure can have caused
+    it."""
     for worker in sorted((one for one in step.workers if one.matched), key=lambda one: one.pod_key):
         lost = step.lost.get(worker.index)
         is_lost = lost is not None and lost.replacement == worker.replacement and lost.cause not in RUNS_ON

@@ -1,7 +1,7 @@
-"""Which rank each member of a new round has, once it is decided who they are.
+"""The ranks of a new round's members, once the members are chosen.
 
-Without `spec.rankOrder` who stays keeps its rank. With it neighbours in rank are neighbours in the network, so that a
-ring crosses from one zone into another as seldom as it can.
+Without `spec.rankOrder` remaining members keep their ranks. With it, neighbours in rank are neighbours in the network,
+so that a ring crosses from one zone into another as rarely as possible.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from elasticjob.rendezvous.model import Spec, State, Worker
 
 
 def in_rank_order(spec: Spec, state: State, joined: Collection[Worker]) -> tuple[Worker, ...]:
-    """Ranks are the positions in what is returned."""
+    """The joined workers in rank order."""
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
     if not spec.rank_order:
         return _keeping_ranks(ranks, joined)
@@ -21,8 +21,8 @@ def in_rank_order(spec: Spec, state: State, joined: Collection[Worker]) -> tuple
 
 
 def _keeping_ranks(ranks: dict[Member | None, int], joined: Collection[Worker]) -> tuple[Worker, ...]:
-    """Who stays keeps its rank, as far as the round is large enough. The others fill the free ranks: survivors in the
-    order that they had, then newcomers by index (a number: worker 10 comes after worker 2)."""
+    """Remaining members keep their ranks, as far as the round is large enough. The others fill the free ranks:
+    remaining members in their previous order, then newcomers by index (a number: worker 10 comes after worker 2)."""
     size, last = len(joined), len(ranks)
     stay = {ranks[one.member]: one for one in joined if ranks.get(one.member, size) < size}
     move = sorted(
@@ -34,10 +34,11 @@ def _keeping_ranks(ranks: dict[Member | None, int], joined: Collection[Worker]) 
 
 
 def by_topology(workers: Sequence[Worker], labels: int) -> tuple[Worker, ...]:
-    """The workers of each domain in a row, and in it those of each smaller one, down to the node; `labels` are asked.
+    """The workers grouped by domain, within each by its smaller domains, down to the node. `labels`: the number of
+    labels.
 
-    Domains, and the workers of a node, keep their order: a domain is where the first of its workers was. Those without
-    the label come last, as nobody knows where they are, unless the first of all workers is among them.
+    Domains, and the workers of a node, keep their order: a domain takes the position of its first worker. Workers
+    without the label come last, as their place is unknown, unless the very first worker is one of them.
     """
     paths = [path_of(worker, labels) for worker in workers]
     first: dict[tuple[str, ...], int] = {}
@@ -52,20 +53,20 @@ def by_topology(workers: Sequence[Worker], labels: int) -> tuple[Worker, ...]:
 
 
 def path_of(worker: Worker, labels: int) -> list[tuple[str, ...]]:
-    """The domains that it is in, the largest first; each names those around it, as racks of two zones may be named
-    alike. What is not known of it is empty."""
+    """The domains of a worker, the largest first. Each includes the names of the enclosing ones, as racks in two zones
+    may have the same name. Unknown names are empty."""
     values = (*worker.topology, *("",) * (labels + 1))
     return [values[: depth + 1] for depth in range(labels + 1)]
 
 
 def crossings(ring: Iterable[object]) -> int:
-    """How many neighbours of a ring differ, the last and the first included."""
+    """How many neighbours in a ring differ, including the last and the first."""
     there = tuple(ring)
     return sum(one != after for one, after in zip(there, chain(there[1:], there[:1]), strict=True))
 
 
 def in_words(spec: Spec, members: Sequence[Worker]) -> str:
-    """How far neighbours in rank are neighbours in the network, and what is not known of their nodes."""
+    """How many ring neighbours are in different domains, and how many workers' nodes lack a label, as a clause."""
     keys = spec.rank_order
     paths = [path_of(worker, len(keys)) for worker in members]
     apart = [crossings(path[depth] for path in paths) for depth in range(len(keys))]

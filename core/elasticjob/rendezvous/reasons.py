@@ -21,7 +21,7 @@ def why_told(spec: Spec, state: State, workers: Iterable[Worker], first: Break) 
 
 
 def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], replaced: Sequence[Worker]) -> tuple[str, str]:
-    """Why newcomers are taken in, in a word and in a sentence; `replaced`: the members in whose places they come."""
+    """Why newcomers are admitted, in a word and in a sentence. `replaced`: the members that they take over from."""
     reason = f"{_workers(newcomers)} joined"
     if replaced:
         nodes = "nodes are" if len(replaced) > 1 else "node is"
@@ -33,7 +33,7 @@ def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], replaced
 
 
 def why_restarted(spec: Spec) -> tuple[str, str]:
-    """Why the same group starts anew, in a word and in a sentence."""
+    """Why the same group restarts, in a word and in a sentence."""
     return RoundCause.RESTARTED, f"a restart was asked for at {spec.restarted_at}"
 
 
@@ -42,14 +42,15 @@ def _workers(those: Sequence[Worker]) -> str:
 
 
 def of_ranks(spec: Spec, state: State, members: Sequence[Worker]) -> str:
-    """What is new of who has which rank in the round that is formed of `members`."""
+    """What is new about the ranks in the round that is formed of `members`, as a clause."""
     if spec.rank_order:
         return in_words(spec, members)
     return _of_spares(state, members) if spec.spares else ""
 
 
 def _of_spares(state: State, members: Sequence[Worker]) -> str:
-    """Which spares take ranks that were others': a spare had joined before the last round ended."""
+    """Which spares take over ranks of other workers. A spare is a worker that had joined before the last round
+    ended."""
     known: set[Member | None] = set(state.participants)
     changed = [
         (one.index, rank)

@@ -1,6 +1,6 @@
-"""Who counts: the workers that have a place, the spares, those still waited for, and those that are replaced.
+"""Who counts: the workers with a place, the spares, the awaited, the missing, and the surplus.
 
-Everything here is derived from spec, state and workers at the moment of asking; nothing is decided.
+Everything here is derived from spec, state and workers; nothing is decided.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,12 +21,12 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """How the places of the next round are given out.
+    """The assignment of the next round's places.
 
     The wanted workers are `kept`, which have a pod (members of the last round first, in rank order), and `missing`, the
-    indices that need one. Of the kept some have `joined` for the next round, and the others are `awaited`. While a
-    round stands there may be more of them than places, by one for each member whose node drains. `spares` have a pod and
-    no place, and `missing_spares` need a pod. `surplus` workers have neither a place nor use as a spare, or are outdated.
+    indices that need one. Of the kept, some have `joined` the next round; the others are `awaited`. While a round
+    stands, the wanted exceed the places by one for each member on a draining node. `spares` have a pod and no place;
+    `missing_spares` need a pod. `surplus` workers have neither a place nor use as a spare, or are outdated.
     """
 
     kept: tuple[Worker, ...] = ()
@@ -47,19 +47,20 @@ class Roster:
 
     @property
     def all_arrived(self) -> bool:
-        """Nobody is on the way: no pod to come, and whoever has not joined is stuck."""
+        """Whether no worker is on the way: all wanted pods exist, and every awaited worker is stuck."""
         return not self.missing and all(
             worker.pod in STUCK and not is_between_stages(worker) for worker in self.awaited
         )
 
 
 def is_current(state: State, worker: Worker) -> bool:
-    """Whether `worker` is the one pod of its index that counts: the operator writes its number before it makes it."""
+    """Whether `worker` is the pod of its index that counts. The operator writes the number before it makes the pod."""
     return worker.replacement == state.replacements.get(worker.index, 0)
 
 
 def is_unknown(state: State, worker: Worker) -> bool:
-    """Whether the operator has not made this pod, as far as this state tells: its number comes after the agreed one."""
+    """Whether the operator did not make this pod, as far as this state tells: its number is later than the agreed
+    one."""
     return worker.replacement > state.replacements.get(worker.index, 0)
 
 
@@ -69,8 +70,8 @@ def current(state: State, workers: Iterable[Worker]) -> dict[int, Worker]:
 
 
 def has_succeeded(state: State, worker: Worker) -> bool:
-    """Whether its torchrun of this stage has ended in success, while its container may go on: it says so, or that the
-    next one has begun."""
+    """Whether the worker's torchrun of this stage ended in success, though its container may still run: its request
+    says so, or belongs to the next stage."""
     request = worker.request
     if request is None:
         return False
@@ -79,21 +80,21 @@ def has_succeeded(state: State, worker: Worker) -> bool:
 
 
 def began_anew(state: State, request: Request, round: int) -> bool:
-    """Whether the container was started again after it held `round`: its first torchrun has found its stage finished.
-    The same word from before it held that round says nothing."""
+    """Whether the container was restarted after it held `round`: its first torchrun then finds its stage finished. A
+    Finish from before that round says nothing."""
     return request.type is RequestType.FINISH and request.stage < state.stage and request.round >= round
 
 
 def is_between_stages(worker: Worker) -> bool:
-    """Whether its last torchrun has ended in success, and its container goes on without another as far as is known, be
-    it that the kubelet is about to start it again."""
+    """Whether the worker's last torchrun ended in success and no other has begun, while its container runs or the
+    kubelet is about to restart it."""
     return worker.asks(RequestType.FINISH) and worker.pod not in ENDED and not worker.deleting
 
 
 def lacks_last_word(state: State, worker: Worker) -> bool:
-    """Whether its trainer ended with exit code 0, and as far as its record says still trains in the last formed round.
+    """Whether the trainer ended with exit code 0 while its record still says that it trains in the last formed round.
 
-    Pods and records are seen apart: whether that was a success is still to come.
+    Pods and records are seen separately: the record that tells success from failure is still to come.
     """
     request = worker.request
     if worker.pod is not PodState.SUCCEEDED or worker.disrupted or request is None:
@@ -103,7 +104,7 @@ def lacks_last_word(state: State, worker: Worker) -> bool:
 
 
 def has_joined(state: State, worker: Worker) -> bool:
-    """Whether the join counts for the round after the last formed one: none was formed since it was made."""
+    """Whether the worker's join is for the round after the last formed one: no round was formed since."""
     request = worker.request
     return (
         request is not None
@@ -115,25 +116,25 @@ def has_joined(state: State, worker: Worker) -> bool:
 
 
 def is_stopping(state: State, worker: Worker) -> bool:
-    """Whether a member of the last round runs, and has neither joined nor left, while the next one forms."""
+    """Whether a member of the last round still runs while the next one forms, and has neither joined nor left."""
     runs = worker.pod is PodState.RUNNING or is_between_stages(worker)
     return runs and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
 
 
 def keeps_its_place(state: State, worker: Worker) -> bool:
-    """Whether this member of the last round is in the next one before anybody else: it has joined, or still may, also
-    while its pod's status lags and says that it is yet to start. One that has left comes back as a newcomer."""
+    """Whether a member of the last round precedes all others in the next: it has joined, or still may, even while its
+    pod's status lags behind. A member that has left comes back as a newcomer."""
     may_join = (worker.pod not in OUT or is_between_stages(worker)) and not worker.asks(RequestType.LEAVE)
     return may_join or lacks_last_word(state, worker)
 
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_come: bool = True) -> Roster:
-    """Share out the places, then those of the spares: to members of the last round first, then to who has joined, then
-    to who is on the way, then by index. A member without a place becomes no spare: it has to leave its round.
+    """Assign the places, then the spares: to members of the last round first, then to workers that have joined, then to
+    those on the way, then by index. A member without a place does not become a spare: it has to leave its round.
 
-    Where the nodes of members are about to go there are as many workers more. Each that has joined takes such a
-    member's place at the round's end, as does who would be left over by the size of the next round, unless that may be
-    larger yet: who is on the way is waited for, but not where it is said that no `others_come`.
+    For each member on a draining node one more worker is wanted. When the round ends, each of these that has joined
+    takes over such a member's place. So does a worker that the size of the next round would exclude, unless workers on
+    the way may still make that size larger; with `others_come` False they are not awaited.
     """
     if state.phase is RendezvousPhase.CLOSED:
         return Roster()
@@ -145,7 +146,7 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
     staying, free = members[:room], room - min(room, len(members))
     draining = sum(worker.draining for worker in staying)
     successors = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
-    if not stands and draining:  # those whose nodes drain come last among the members
+    if not stands and draining:  # members on draining nodes come last
         come = [one for one in others[:free] if one.pod_key in arrived]
         others_come &= free > len(others) or any(
             one.pod_key not in arrived and one.pod not in STUCK for one in others[:free]
@@ -178,7 +179,7 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
 
 
 def _replaced_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
-    """In how many draining members' places those come whom the size of the next round would leave over."""
+    """The number of draining members that workers take over from which the size of the next round would exclude."""
     there = members + len(come)
     size = largest_size(spec, state, there)
     enough = size >= min_members(spec, state)
@@ -186,7 +187,7 @@ def _replaced_by_size(spec: Spec, state: State, members: int, draining: int, com
 
 
 def _present(state: State, workers: Iterable[Worker]) -> list[Worker]:
-    """Those that count and whose pods have not ended, as far as is known."""
+    """The workers that count and whose pods have not ended, as far as is known."""
     return [
         worker
         for worker in current(state, workers).values()
@@ -197,8 +198,8 @@ def _present(state: State, workers: Iterable[Worker]) -> list[Worker]:
 
 
 def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey]) -> tuple[list[Worker], list[Worker]]:
-    """Members of the last round that keep their places, and all others, each as they come into the next, but for the
-    outdated."""
+    """The members of the last round that keep their places, and all other workers, both by priority. Outdated ones are
+    left out."""
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
     members: list[Worker] = []
     others: list[Worker] = []
@@ -218,10 +219,11 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: flo
 
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
-    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too.
+    """Pods that are no longer needed: replaced, told to leave and gone or overdue, or left after the job's end, victims
+    too.
 
-    Also pods that nobody has made, once the status has had time to say otherwise. A pod that was told to leave has
-    served once its record says that it does: the kubelet would start its container again.
+    Also pods that the operator did not make, once the status has had time to name them. A pod that was told to leave is
+    deleted once its record says that it leaves: otherwise the kubelet would restart its container.
     """
     finished = state.finished_indices
 

@@ -1,4 +1,4 @@
-"""The working copy of one step of `decide`: what it was given, what it has come to, and how that may change."""
+"""The working copy of one step of `decide`: its inputs, its results so far, and the ways to change them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,9 +21,9 @@ Known = TypeVar("Known", State, Clocks)
 
 
 class Step:
-    """Rules change `state` by these methods only.
+    """Rules change `state` only by these methods.
 
-    Who counts is worked out once for each state: a change of the clocks alone makes no difference to it.
+    The roster is computed once per state; a change of the clocks alone does not affect it.
     """
 
     def __init__(self, spec: Spec, state: State, workers: tuple[Worker, ...], now: float) -> None:
@@ -39,28 +39,29 @@ class Step:
 
     @property
     def roster(self) -> Roster:
-        """Of this moment."""
+        """The roster of the present state."""
         if self._roster is None:
             self._roster = roster_of(self.spec, self.state, self.workers)
         return self._roster
 
     @property
     def current(self) -> dict[int, Worker]:
-        """The workers that count at this moment, by index."""
+        """The workers that count in the present state, by index."""
         if self._current is None:
             self._current = current(self.state, self.workers)
         return self._current
 
     @property
     def able(self) -> dict[Member, Worker]:
-        """Who can answer a ping at this moment."""
+        """The members that can ack a ping now."""
         if self._able is None:
             self._able = able(self.state, self.workers)
         return self._able
 
     @property
     def suspended(self) -> bool:
-        """Not after a `Close`: the round trains to its end, and none follows that a suspended job could go on with."""
+        """False after a `Close`: the round trains to its end, and no round follows that a suspended job could resume
+        with."""
         return self.spec.suspend and self.state.phase is not CLOSED
 
     def set(self, **changes: Any) -> None:
@@ -82,14 +83,15 @@ class Step:
         self.events.append(Event(reason, message, warning, cause, worker))
 
     def replace_pod(self, index: int, replacement: int) -> None:
-        """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
+        """Replace the index's pod: the next one gets a number that no pod has, and this one is ignored from now on."""
         number = replacement + 1
         while (index, number) in self._pod_keys:
             number += 1
         self.set(replacements={**self.state.replacements, index: number})
 
     def replace_lost(self, lost: Lost) -> None:
-        """Also counts a pod that failed by itself: its index waits longer for the next one each time."""
+        """Replace the pod of a lost worker. If it failed by itself, count that: its index waits longer for the next pod
+        each time."""
         self.replace_pod(lost.index, lost.replacement)
         self.lost[lost.index] = lost
         if lost.speaks_of_node:
@@ -102,22 +104,22 @@ class Step:
         self.announce("WorkerLost", message, warning=True, cause=lost.cause, worker=lost.index)
 
     def put_off(self, index: int, why: str, *, was_member: bool, ignored: bool) -> Failures:
-        """The index waits for its next pod, longer each time."""
+        """Delay the index's next pod, longer each time."""
         known = self.state.clocks.failures
         failures = after_one_more(known.get(index), why, was_member=was_member, now=self.now, ignored=ignored)
         self.clock(failures={**known, index: failures})
         return failures
 
     def note_end(self, first: Break, *, planned: bool) -> None:
-        """That the round has ended by `first`; if that is a failure, it is judged later. A loss speaks for itself; of a
-        training that hangs it is not sure whose fault it is."""
+        """Record that `first` ended the round. If it is a failure, it is judged later. A lost pod is already recorded,
+        and for a hanging training no pod is known to be at fault."""
         self.set(failure=first.why if first.counted else "", planned=planned)
         index = first.member.index
         if first.counted and index not in self.lost and first.cause != RoundCause.TRAINING_HUNG:
             self.failed.append(Failed((index, self.state.replacements.get(index, 0)), judged=False))
 
     def move(self, event: str, cause: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """The one way to another phase; a failure is judged before it."""
+        """The only way to another phase. A failure is judged before it."""
         agreed = moved(self.state, event)
         self._become(
             replace(agreed, reason=reason, cause=str(cause), failure="", matched=None, replaced=(), planned=False)
@@ -131,20 +133,20 @@ class Step:
         self.clock(opened=self.now, min_reached=None, all_running=None, all_spoke=None, newcomer=None)
 
     def close(self, outcome: Outcome, reason: str, cause: str = "") -> None:
-        """`cause`: in one word, where that is another than the outcome."""
+        """`cause`: one word, if it differs from the outcome."""
         self.move(outcome, cause or outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
 
     def count_waiting(self) -> None:
-        # none of them is a member: one that joins again has broken the round by now
+        # none of them is a member: a member that joins again has broken the round by now
         spares = sum(has_joined(self.state, worker) for worker in self.roster.spares)
         self.set(waiting=len(self.roster.joined), spares=spares)
 
     def decision(self) -> Decision:
-        """What the step has come to."""
+        """The result of the step."""
         return Decision(self.state, self.wake_at(), tuple(self.events), self.formed_after, tuple(self.failed))
 
     def wake_at(self) -> float | None:
-        """The next moment at which time alone can change something."""
+        """The next time at which time alone can change something."""
         if self.state.ended:
             return None
         return min((moment for moment in self._moments() if moment > self.now), default=None)
@@ -174,7 +176,7 @@ class Step:
 
 
 def _changed(known: Known, changes: dict[str, Any]) -> Known:
-    """The same one where nothing changes, as in most steps."""
+    """`known` with `changes`; the same object if nothing changes, as in most steps."""
     for name, value in changes.items():
         if getattr(known, name) != value:
             return replace(known, **changes)

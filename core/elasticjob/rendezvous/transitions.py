@@ -1,4 +1,4 @@
-"""The moves of the rendezvous from phase to phase, as one table. `decide` says when; there is no other way.
+"""The moves of the rendezvous between phases, as one table. `decide` says when; no other code changes the phase.
 
 `make docs` writes the table into docs/protocol.md.
 """
@@ -15,7 +15,7 @@ STAGE_FINISHED = "StageFinished"
 
 
 class Move(NamedTuple):
-    """Out of `source` into `target` by `event`, the word that people read; `opens` is added to the round's number."""
+    """From `source` to `target` by `event`, the word that people read. `opens` is added to the round's number."""
 
     source: RendezvousPhase
     event: str
@@ -73,11 +73,12 @@ TABLE = {(move.source, move.event): move for move in MOVES}
 
 
 class IllegalMove(Exception):
-    """Our own bug: `decide` asked for a move that the table does not have."""
+    """A bug of ours: `decide` asked for a move that is not in the table."""
 
 
 def moved(state: State, event: str) -> State:
-    """`state` in the phase that `event` leads to. Raises `IllegalMove`; out of an end there is no move."""
+    """`state` in the phase that `event` leads to. Raises `IllegalMove` if the table has no such move, or if the state
+    has ended."""
     move = None if state.ended else TABLE.get((state.phase, event))
     if move is None:
         stands = f"has ended ({state.outcome})" if state.ended else f"is {state.phase}"

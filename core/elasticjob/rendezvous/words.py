@@ -1,4 +1,4 @@
-"""Numbers of rounds and workers, as messages for people have them."""
+"""Numbers of rounds and workers in messages for people."""
 
 
 def workers(count: int) -> str:
@@ -7,7 +7,7 @@ def workers(count: int) -> str:
 
 
 def round_of(number: int, size: int) -> str:
-    """`round 3 (2 workers)`: how many it has is no part of its number."""
+    """`round 3 (2 workers)`: a round and its size."""
     return f"round {number} ({workers(size)})"
 
 

@@ -1,6 +1,6 @@
-"""The few calls that the sidecar makes to the Kubernetes API; all fail as an `ApiError`.
+"""The few requests that the sidecar makes to the Kubernetes API. All fail with an `ApiError`.
 
-Even the smallest part of a Kubernetes library would cost each worker 13 MiB, for eight calls.
+Even the smallest part of a Kubernetes library would cost each worker 13 MiB, for eight requests.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from elasticjob.objects import Object
 from elasticjob_sidecar.api_server.in_cluster import InCluster, Token
 from elasticjob_sidecar.sockets import keep_alive
 
-CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
+CONNECT_SECONDS = 3.0  # the kernel repeats an attempt ever more rarely, so a longer one is of no use
 REQUEST_SECONDS = 5.0
-IDLE_SECONDS = 75.0  # the pace of heartbeats among 3600 workers; the API server ends a connection after 90
+IDLE_SECONDS = 75.0  # between heartbeats with 3600 workers; the API server closes a connection after 90
 EVENT_BYTES = 2 * 1024 * 1024  # no object is larger
 LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
@@ -37,12 +37,12 @@ TIME_ERRORS = frozenset({9, 10})
 T = TypeVar("T")
 
 
-# which meet this sidecar; an API server that is away meets all of them
+# these concern this sidecar alone; an unavailable API server concerns all
 REFUSALS = (Denied, NotFound, Untrusted)
 
 
 class KubeApi(Protocol):
-    """What the sidecar needs of the API server; tests put a fake in its place."""
+    """The requests that the sidecar makes to the API server; tests replace it with a fake."""
 
     async def get_worker(self, name: str) -> Object: ...
     async def create_worker(self, body: Object) -> Object: ...
@@ -57,7 +57,7 @@ class KubeApi(Protocol):
 
 
 class Kube:
-    """KubeApi over HTTP. To be made inside the event loop, and closed."""
+    """KubeApi over HTTP. Make it inside the event loop, and close it."""
 
     def __init__(self, namespace: str, server: InCluster, http: aiohttp.ClientSession | None = None) -> None:
         """Raises ConfigError."""
@@ -84,7 +84,7 @@ class Kube:
         return await self._call("PATCH", f"{self._workers}/{name}/status", body, MERGE_PATCH)
 
     async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Object]:
-        """The job's; only those of `indices`, if any are given."""
+        """The job's workers, or only those of `indices` if any are given."""
         these = f",{INDEX_LABEL} in ({','.join(map(str, indices))})" if indices else ""
         query = urlencode({"labelSelector": f"{JOB_LABEL}={job}{these}"})
         listed = await self._call("GET", f"{self._workers}?{query}")
@@ -98,7 +98,8 @@ class Kube:
     async def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
     ) -> AsyncIterator[Object]:
-        """Events of one job after `resource_version`, bookmarks and errors too, until the server ends the stream."""
+        """Events of one job after `resource_version`, including bookmarks and errors, until the server ends the
+        stream."""
         asked = {
             "fieldSelector": f"metadata.name={name}",
             "resourceVersion": resource_version,
@@ -134,7 +135,8 @@ class Kube:
     async def _send(
         self, method: str, url: str, seconds: float, body: Object | None = None, kind: str = ""
     ) -> aiohttp.ClientResponse:
-        """No attempt to connect lasts long, and a connection to nowhere ends in 25 seconds."""
+        """Send a request. An attempt to connect is short, and a connection whose other end is gone ends within 25
+        seconds."""
         headers = {"Authorization": f"Bearer {self._token.value}"}
         data = None
         if body is not None:
@@ -155,7 +157,7 @@ class Kube:
 
 
 def _session(server: InCluster) -> aiohttp.ClientSession:
-    # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
+    # trust_env would look for a .netrc in a thread before each request, and could route requests through a proxy
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=server.tls(), socket_factory=_socket, keepalive_timeout=IDLE_SECONDS),
         headers={"Accept": JSON, "User-Agent": user_agent(PART)},
@@ -174,7 +176,7 @@ def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 async def _soon(call: Awaitable[T]) -> T:
-    async with asyncio.timeout(REQUEST_SECONDS):  # asyncio.wait_for may pass over a cancellation before Python 3.12
+    async with asyncio.timeout(REQUEST_SECONDS):  # before Python 3.12 asyncio.wait_for may swallow a cancellation
         return await call
 
 

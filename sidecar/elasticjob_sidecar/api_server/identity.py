@@ -1,4 +1,4 @@
-"""Whose a worker's record is: the pod and this incarnation of its sidecar, as they stand in the object itself."""
+"""The owner of a worker's record, as the object states it: the pod and this incarnation of its sidecar."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob_sidecar.api_server.requests import replacing
 
-# The API server forgets who manages which field, and keeps no more account of it, which is two fifths of what a write
-# costs it. A record is written by its sidecar alone. In a write of the status it has no effect.
+# Makes the API server drop its record of managed fields, which takes two fifths of the cost of a write. Only the
+# sidecar writes a record. In a write of the status it has no effect.
 UNMANAGED: list[Object] = [{}]
 
 
@@ -23,7 +23,7 @@ class Identity:
     node: str = ""
 
     def created(self, request: WorkerRequest | None) -> Object:
-        """The object as it is to be created."""
+        """The object to create."""
         asked = {} if request is None else {"request": request.dump()}
         return _worker(self._metadata(), self._spec() | asked)
 
@@ -33,14 +33,14 @@ class Identity:
         return _worker(metadata, self._spec() | {"request": replacing(request)})
 
     def is_of(self, stored: Object) -> bool:
-        """The object is this incarnation's, and known as its pod's to everybody: without its labels and its owner the
-        operator would not know it."""
+        """Whether the object is this incarnation's, and has the labels and the owner by which the operator recognizes
+        it."""
         labels = stored["metadata"].get("labels", {})
         marked = self._labels().items() <= labels.items() and self.owns(stored)
         return marked and stored["spec"].get("id") == self.id
 
     def owns(self, stored: Object) -> bool:
-        """This pod alone does."""
+        """Whether this pod is its only owner."""
         return [one["uid"] for one in stored["metadata"].get("ownerReferences", [])] == [self.pod_uid]
 
     def _labels(self) -> dict[str, str]:
@@ -68,9 +68,9 @@ class Identity:
 
 
 def asking(stored: Object, request: WorkerRequest | None) -> Object:
-    """The whole object, as it was last seen, with this request: the API server has less to do than for a patch.
+    """The whole object as last seen, with `request`: a full update is cheaper for the API server than a patch.
 
-    What others have changed since makes it a conflict, and so is never undone.
+    A change by another writer since then makes it a conflict, so it is never undone.
     """
     spec = {key: value for key, value in stored["spec"].items() if key != "request"}
     if request is not None:

@@ -1,4 +1,4 @@
-"""Where the API server is, and who this pod is to it: what Kubernetes gives to each container, and nothing else."""
+"""The API server's address and this pod's identity, as Kubernetes provides them to each container."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 SECRETS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_SECONDS = 60.0  # the kubelet replaces a token long before it ends
+TOKEN_SECONDS = 60.0  # the kubelet replaces a token long before it expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class InCluster:
 
     @classmethod
     def load(cls, env: Mapping[str, str] = os.environ) -> Self:
-        """Raises ConfigError."""
+        """From the environment and the service account's files. Raises ConfigError."""
         for name in (HOST, PORT):
             if not env.get(name):
                 raise _no_access(f"{name} is not set")
@@ -41,20 +41,20 @@ class InCluster:
         return f"https://{host}:{self.port}"
 
     def tls(self) -> ssl.SSLContext:
-        """For connections to the API server. Raises ConfigError."""
+        """TLS settings for connections to the API server. Raises ConfigError."""
         try:
             return ssl.create_default_context(cafile=self.authority)
-        except OSError as error:  # ssl.SSLError, when it is no certificate, among them
+        except OSError as error:  # includes ssl.SSLError, for a file that holds no certificate
             raise _no_access(_unusable(self.authority, error)) from None
 
 
 class Token:
-    """The pod's, as it is in its file: the kubelet writes a new one there from time to time."""
+    """The pod's token, as its file holds it: the kubelet writes a new one there from time to time."""
 
     def __init__(self, file: Path) -> None:
         """Raises ConfigError."""
         self._file = file
-        self._until = 0.0  # then it is read anew
+        self._until = 0.0  # then the file is read again
         try:
             self._value = self._read()
         except (OSError, ValueError) as error:
@@ -62,7 +62,7 @@ class Token:
 
     @property
     def value(self) -> str:
-        """The one in use, if there is no other to be read."""
+        """The token; the last one read if the file cannot be read."""
         if now() >= self._until:
             try:
                 self._value = self._read()
@@ -71,7 +71,7 @@ class Token:
         return self._value
 
     def refused(self) -> None:
-        """The file is read anew at the next request."""
+        """Read the file again at the next request."""
         self._until = 0.0
 
     def _read(self) -> str:

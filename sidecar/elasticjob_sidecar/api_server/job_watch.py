@@ -1,9 +1,9 @@
-"""Watches the one ElasticJob that this worker belongs to, passes its rendezvous status on, and tells which pods count.
+"""Watch this worker's ElasticJob, pass on its rendezvous status, and tell which pods count.
 
-A list is authoritative; a watch goes on from it, in pieces, and is never more than three seconds from its next try.
-Pieces are of about a minute, for nothing tells a server that has fallen silent from a job that does not change; but
-while a round's lines are heard they tell, and pieces are of about five. One that the API server does not end is a
-failure. resourceVersions are compared for equality only.
+A list is authoritative, and a watch continues from it. A watch is never more than three seconds from its next try. It
+lasts about a minute, because a silent server cannot be told from a job without changes. While all links of a round are
+heard, they reveal such a silence, and a watch lasts about five minutes. A watch that the API server does not end in
+time is a failure. resourceVersions are compared only for equality.
 """
 
 import asyncio
@@ -27,11 +27,12 @@ from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
-# With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told.
+# Together with REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that missed
+# the news.
 WATCH_SECONDS = (56, 64)
 CALM_WATCH_SECONDS = (280, 320)
 HURRY = RetryPolicy(1.0, REQUEST_SECONDS)  # the API server may only be slow
-SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
+SHORT_SECONDS = 1.0  # after a shorter watch, pause before the next
 
 
 class JobWatch:
@@ -51,32 +52,32 @@ class JobWatch:
         self._progressed = progressed
         self._at = ListAndWatch()
         self._last = ""  # the job's resourceVersion that was passed on last
-        self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
-        self._grace = 0.0  # seconds that it has left when it is to be made anew
-        self._hurry: Backoff | None = None  # the seconds that the next list may take, until one has succeeded
+        self._call: asyncio.Timeout | None = None  # of the list or watch in progress
+        self._grace = 0.0  # seconds it may still take once a new list is asked for
+        self._hurry: Backoff | None = None  # the timeout of the next list, in seconds, until one succeeds
         self._calm = False
         self._replacements = Members()
-        self._failure = self._unfit = ""  # why it cannot be watched, and what is wrong with what was seen
-        self.refused = False  # whether the API server is there, and does not let it be watched
+        self._failure = self._unfit = ""  # why it cannot be watched, and what is wrong with the object
+        self.refused = False  # whether the API server refuses the watch
 
     @property
     def trouble(self) -> str:
-        """Why the job is not seen as it is now, in a sentence; empty while it is."""
+        """Why the job's present state is unknown, in a sentence; empty while it is known."""
         return self._failure or self._unfit
 
     def pod_of(self, index: int) -> str:
-        """The name of the one pod of this index that counts, by the status that was passed on last."""
+        """The name of the pod of this index that counts, by the last status passed on."""
         return pod_name(self._job, index, int(self._replacements.id_of(index) or 0))
 
     def again(self) -> None:
-        """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
+        """List again, now: the watch may have gone silent, and the other idle connections with it."""
         if self._hurry is None:
             self._hurry = Backoff(HURRY)
             self._at.fell_silent()
             self._end_call(self._grace)
 
     def calm(self, calm: bool) -> None:
-        """Whether somebody else notices soon if the watch falls silent, and says `again`."""
+        """Whether the links would soon reveal that the watch is silent, and call `again`."""
         if calm != self._calm:
             self._calm = calm
             if self._hurry is None:
@@ -87,7 +88,7 @@ class JobWatch:
             self._call.reschedule(None if within is None else asyncio.get_running_loop().time() + within)
 
     async def run(self) -> None:
-        """Watch, for ever."""
+        """Watch, forever."""
         loop, pauses, trouble_log = asyncio.get_running_loop(), backoff(), TroubleLog(log)
         while True:
             began = loop.time()
@@ -98,7 +99,7 @@ class JobWatch:
                 self._at.fell_silent()
             except ApiError as failure:
                 self._at.failed(failure)
-                if not isinstance(failure, Gone):  # that is what becomes of a watch that was away for minutes
+                if not isinstance(failure, Gone):  # Gone is normal for a watch that was interrupted for minutes
                     self._not_watched(failure, trouble_log)
                 if isinstance(failure, Denied):
                     pauses.longest()
@@ -125,7 +126,7 @@ class JobWatch:
         await self._until_asked(self._listen(opened), None, 0.0)
 
     async def _until_asked(self, call: Awaitable[None], seconds: float | None, grace: float) -> None:
-        """Make a call, which `again` ends after `grace`. Raises TimeoutError."""
+        """Make a request. `again` ends it after `grace` seconds. Raises TimeoutError."""
         async with asyncio.timeout(seconds) as self._call:
             self._grace = grace
             try:
@@ -147,7 +148,7 @@ class JobWatch:
         listed = await self._kube.list_job(self._job)
         if not listed["items"]:
             self._unfit = f"there is no ElasticJob {self._job}"
-            self._last = ""  # once it is there it is news, also where its version is known
+            self._last = ""  # so that a recreated object is passed on, even with a known version
             log.warning(self._unfit)
         for job in listed["items"]:
             self._pass_on(job)

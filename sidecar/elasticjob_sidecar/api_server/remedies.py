@@ -1,6 +1,6 @@
-"""What somebody has to change where the API server does not serve this sidecar. Pure: a failure in, a sentence out.
+"""What a user has to change if the API server does not serve this sidecar. Pure: from a failure to a sentence.
 
-The operator asks for that sentence and puts it into the job's condition, since who reads that does not see this log.
+The operator asks for that sentence and shows it in the job's condition, since its readers do not see this log.
 """
 
 import re
@@ -10,12 +10,12 @@ from elasticjob.api import GROUP, WORKERS
 from elasticjob.kube.errors import ApiError, Conflict, NoConnection, NotFound, Untrusted
 
 RECORDS = f"{WORKERS}.{GROUP}"
-# how the API server begins a refusal; without the name one cause has one sentence, whichever worker meets it
+# the beginning of the API server's refusals; without the object's name the sentence is the same for all workers
 NAMED = re.compile(r'(?<=: )\S+ "[^"]*" is (?:forbidden|invalid): ')
 CLOCKS = "see that the clock of its node is right"
 AUTHORITY = "see that ca.crt in the ConfigMap kube-root-ca.crt of the namespace is the API server's authority"
 
-# in the API server's words; the first that is found counts
+# the API server's wording, and the remedy; the first match applies
 REFUSALS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], str]], ...] = (
     (
         re.compile(r"exceeded quota: ([^,\s]+), requested: ([^,\s=]+)"),
@@ -44,7 +44,7 @@ REFUSALS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], str]], ...
 
 
 def explained(failure: ApiError, job: str) -> str:
-    """The failure, and what to change for this job's sidecar."""
+    """The failure, and what to change for this job's sidecar, as one sentence."""
     told = NAMED.sub("", str(failure))
     remedy = _remedy(failure, told, job)
     return f"{told}; {remedy}" if remedy else told

@@ -1,11 +1,11 @@
-"""What a worker asks of the operator, as a patch of its record and in words for the log."""
+"""A worker's request to the operator, as a patch of its record and in words for the log."""
 
 from elasticjob.api import WorkerRequest
 from elasticjob.objects import Object
 
 
 def replacing(request: WorkerRequest | None) -> Object | None:
-    """`request` for a merge patch: absent fields are null, or the last request's would stay."""
+    """`request` for a merge patch: absent fields are null, as those of the last request would stay otherwise."""
     return None if request is None else request.model_dump(mode="json", by_alias=True)
 
 

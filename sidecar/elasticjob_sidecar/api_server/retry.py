@@ -1,4 +1,4 @@
-"""How long the sidecar waits before it tries again: never more than three seconds, never in step with others."""
+"""The sidecar's pauses between tries: at most three seconds, with jitter."""
 
 import random
 
@@ -12,13 +12,13 @@ def backoff() -> Backoff:
 
 
 class Tries:
-    """How often one kind of thing has failed in a row, the last time by a `conflict`, and how long to wait before the
-    next."""
+    """Consecutive failures of one kind of request, whether the last was a `conflict`, and the pause before the next
+    try."""
 
     def __init__(self) -> None:
         self.failures, self.conflict, self.backoff = 0, False, backoff()
 
     def over(self) -> None:
-        """It was done."""
+        """Start over, after a success."""
         self.failures, self.conflict = 0, False
         self.backoff.reset()

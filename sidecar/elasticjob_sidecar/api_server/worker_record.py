@@ -1,13 +1,13 @@
-"""The one object that this sidecar writes: its ElasticWorker.
+"""The only object that this sidecar writes: its ElasticWorker.
 
-One task makes all writes, one after the other, so they cannot overtake each other. What it writes is always
-the newest wish: a request that is replaced before it was written is never written. Each write names the
-resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
-It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
-what it waits for. Requests, acks and suspicions are written at once, a new rank and what rank 0's script reports within
-seconds. With no update pending it writes only heartbeats, one every few minutes while a round stands. Once
-rank 0 has reported, its next report waits until the job's status shows that one: an operator of a thousand jobs takes
-longer to show one than a script to make another.
+One task makes all writes, one after the other, so they cannot overtake each other. It always writes the newest values:
+a request that is replaced before it was written is never written. Each write names the resourceVersion that it is based
+on, so a write that lingers in a paused API server cannot undo a later one.
+
+It never gives up: it retries at most three seconds apart, and logs once a minute what it waits for. Requests, acks and
+suspicions are written at once; a new rank and the reports of rank 0's script within seconds. With no pending update it
+writes only heartbeats, one every few minutes while a round stands. After rank 0's report, the next one waits until the
+job's status shows the first: an operator of a thousand jobs may be slower than the script.
 """
 
 import asyncio
@@ -35,48 +35,48 @@ from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
-CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
-# seconds that an urgent update may take before it is tried anew: a connection that was idle for minutes may be dead
+CLOCK_TICK = 0.001  # a shorter wait may end before the clock has advanced
+# the timeout of an urgent update, in seconds, before it is retried: a connection that was idle for minutes may be dead
 URGENT = RetryPolicy(1.0, 8.0)
-FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
+FAILURES_NOT_LOGGED = 2  # in a row: a missing or newer record is normal, and the next try corrects it
 
 
 class WorkerRecord:
     def __init__(self, kube: KubeApi, me: Identity, failed: Callable[[str, ApiError], None]) -> None:
         self._kube, self._me, self._failed = kube, me, failed
-        self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # hears what an earlier incarnation asked
+        self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # gets an earlier incarnation's request
         self._request: WorkerRequest | None = None
-        self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
-        self.trouble = ""  # why it is not written, in a sentence
-        self.refused = False  # whether the API server is there, and does not take it
-        self._ours = False  # the object exists, carries our id, and is known as ours to everybody
-        self._stored: Object = {}  # as it was last seen
-        self._version = ""  # its resourceVersion, as far as we know
+        self._wishes = self._granted = 0  # how many requests were wanted, and how many of them the API server has
+        self.trouble = ""  # why the record is not written, in a sentence
+        self.refused = False  # whether the API server refuses the write
+        self._ours = False  # the object exists, and has our id, labels and owner
+        self._stored: Object = {}  # the object as last seen
+        self._version = ""  # its resourceVersion, as far as it is known
         self._heartbeat = 0
         self._beats = Pace()
         self._status = WorkerStatus()
-        self._written_status = WorkerStatus()  # what the object holds
+        self._written_status = WorkerStatus()  # the status that the object holds
         self._last_written = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
-        self._urgent = asyncio.Event()  # an urgent update has come since the last write was begun
-        self._giving_way: asyncio.Timeout | None = None  # of a write under way that is not urgent
+        self._urgent = asyncio.Event()  # set by an urgent update, cleared when a write begins
+        self._giving_way: asyncio.Timeout | None = None  # of a write in progress that is not urgent
         self._written = asyncio.Condition()
 
     @property
     def established(self) -> bool:
-        """The object exists and carries this incarnation."""
+        """Whether the object exists and names this incarnation."""
         return self._ours
 
     def want(self, request: WorkerRequest | None) -> None:
-        """From now on the record should carry `request`."""
+        """Write `request` into the record, from now on."""
         if request != self._request:
             self._request, self._wishes = request, self._wishes + 1
             self._wish.set()
 
     def handed(self, round: int, rank: int) -> None:
-        """The round that the trainer was handed, written within seconds."""
+        """The round and rank handed to the trainer. Written within seconds."""
         self._say(handed=(round, rank))
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
@@ -90,14 +90,14 @@ class WorkerRecord:
         self._wish.set()
 
     def rest(self, quiet: bool) -> None:
-        """Whether a round stands: then heartbeats are minutes apart. Else they soon find out whether somebody has
-        changed or deleted the record that asks for a round."""
+        """Whether a round stands: then heartbeats are minutes apart. Otherwise they are frequent, and soon notice that
+        the record with the request was changed or deleted."""
         if self._beats.quiet and not quiet:
-            self._last_written = self._last_beat = _now()  # not now: all ask for a round
+            self._last_written = self._last_beat = _now()  # not at once: all workers ask for a round now
         self._beats.quiet = quiet
 
     def named_worker_lost(self) -> float | None:
-        """Seconds without a heartbeat until this worker is lost, if its trainer or the job has named them."""
+        """Seconds without a heartbeat until this worker is lost, if its trainer or the job has set them."""
         named = self._request.worker_lost_seconds if self._request is not None else None
         return named or self._beats.job_worker_lost
 
@@ -107,27 +107,27 @@ class WorkerRecord:
         return self._beats.seconds(self._status, self._written_status)
 
     def report(self, progress: Progress) -> None:
-        """What the script reports: rank 0's is the job's, and written within seconds."""
+        """A report of the script. Rank 0's stands for the job, and is written within seconds."""
         self._say(progress=progress)
 
     def connected(self, round: int) -> None:
-        """All training processes of a round have come to its store, as rank 0 sees it: written within seconds."""
+        """Rank 0: all training processes of a round have connected to its store. Written within seconds."""
         self._say(connected=round)
 
     def stepped(self, round: int) -> None:
-        """The script has taken a step in a round: rank 0's is the job's, and written within seconds."""
+        """The script has taken a step in a round. Rank 0's stands for the job, and is written within seconds."""
         self._say(stepped=round)
 
     def stall(self, stall: Stall | None) -> None:
-        """How far this worker is in a round without steps, written within seconds; None can wait."""
+        """How far this worker is in a round without steps, written within seconds. None is not urgent."""
         self._say(stall=stall)
 
     def learned(self, imports: str) -> None:
-        """What the script imports, written within seconds."""
+        """The script's imports. Written within seconds."""
         self._say(imports=imports)
 
     def ack(self, ping: int) -> bool:
-        """This worker was pinged, and lives: written at once. False if that was written before."""
+        """Ack a ping of this worker. Written at once. Returns False if that was written before."""
         if self._status.ack == ping:
             return False
         self._status = replace(self._status, ack=ping)
@@ -135,18 +135,19 @@ class WorkerRecord:
         return True
 
     def suspect(self, members: Members) -> None:
-        """All members that this worker suspects: written at once."""
+        """All members that this worker suspects. Written at once."""
         if self._status.suspects != (suspects := str(members)):
             self._status = replace(self._status, suspects=suspects)
             self._hurry()
 
     def end(self) -> None:
-        """There may be no next heartbeat: from now on a report is written at once."""
+        """The training ends, and there may be no next heartbeat: from now on a report is written at once."""
         self._ending = True
         self._wish.set()
 
     async def written(self, report: bool = False) -> None:
-        """Wait until the API has the request that is wanted now, or a newer one, and on demand the last report."""
+        """Wait until the API server has the request that is wanted now, or a newer one. `report`: also the last
+        report."""
         wish = self._wishes
 
         def done() -> bool:
@@ -156,13 +157,13 @@ class WorkerRecord:
             await self._written.wait_for(done)
 
     def _say(self, **fields: Any) -> None:
-        """Change what is not urgent. The next write may be due sooner."""
+        """Change fields that are not urgent. The next write may be due sooner."""
         self._status = replace(self._status, **fields)
         if self._owes_report or (self._beats.quiet and self._status.has_update(self._written_status)):
             self._wish.set()
 
     def _hurry(self) -> None:
-        """There is an urgent update: a pause ends, and a write that is not urgent has to end soon."""
+        """There is an urgent update: end the pause, and soon end a write that is not urgent."""
         self._wish.set()
         self._urgent.set()
         if self._giving_way is not None and self._giving_way.when() is None:
@@ -177,10 +178,10 @@ class WorkerRecord:
         return self._ending and self._status.progress != self._written_status.progress
 
     async def run(self) -> None:
-        """Write, for ever."""
-        # two, so that a back-off of one kind of write does not delay the other
+        """Write, forever."""
+        # two, so that the back-off of one kind of write does not delay the other
         urgent, others, trouble_log = Tries(), Tries(), TroubleLog(log)
-        # a thousand workers do not beat as one
+        # heartbeats of many workers are spread
         self._last_written = self._last_beat = _now() - self._pace + random.uniform(0, self._pace)
         while True:
             self._urgent.clear()
@@ -199,7 +200,7 @@ class WorkerRecord:
                 failure = error if isinstance(error, ApiError) else Unavailable("no answer in time to an urgent update")
                 self._failed("write", failure)
                 tries.failures += 1
-                if isinstance(failure, NotFound | Denied):  # perhaps refused because somebody has changed it
+                if isinstance(failure, NotFound | Denied):  # a change of the object by others may be the reason
                     self._ours = False
                 if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, NotFound | Conflict):
                     why = explained(failure, self._me.job)
@@ -208,7 +209,7 @@ class WorkerRecord:
                     trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {why}")
                 again, tries.conflict = tries.conflict, isinstance(failure, Conflict)
                 if tries.conflict and not again:
-                    continue  # what the object is now has been read
+                    continue  # the present object has been read
                 slowly = isinstance(failure, Denied) and not is_urgent
                 await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:
@@ -230,11 +231,11 @@ class WorkerRecord:
 
     @property
     def _seconds_left(self) -> float:
-        """Until a heartbeat is due."""
+        """Seconds until a heartbeat is due."""
         return self._last_written + self._pace - _now()
 
     async def _give_way(self, write: Awaitable[None]) -> None:
-        """Make a write that an urgent update ends soon. It is made anew afterwards, with a look at the object first."""
+        """Make a write that an urgent update ends soon. It is retried afterwards, after reading the object."""
         async with asyncio.timeout(None) as self._giving_way:
             try:
                 await write
@@ -242,7 +243,7 @@ class WorkerRecord:
                 self._giving_way = None
 
     async def _pause(self, seconds: float) -> None:
-        """An urgent update ends it."""
+        """Wait; an urgent update ends the pause."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._urgent.wait()
@@ -256,7 +257,7 @@ class WorkerRecord:
     async def _establish(self) -> None:
         """Make the object this incarnation's, whatever an earlier sidecar or pod of this name left.
 
-        A success that an earlier sidecar of this pod recorded stands: the operator may not have seen it yet.
+        A success recorded by an earlier sidecar of this pod stays: the operator may not have seen it yet.
         """
         try:
             found = await self._kube.get_worker(self._me.pod_name)
@@ -282,7 +283,7 @@ class WorkerRecord:
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
     def _said_before(self, found: Object) -> WorkerRequest | None:
-        """What an earlier incarnation in this pod has asked last. Others may have written what is no request."""
+        """The last request of an earlier incarnation in this pod, None if the object holds no valid one."""
         spec = found["spec"]
         if spec.get("id") == self._me.id or not spec.get("request") or not self._me.owns(found):
             return None
@@ -296,7 +297,7 @@ class WorkerRecord:
         wish, request = self._wishes, self._request
         await self._guarded(self._kube.replace_worker, asking(self._stored, request))
         self._granted = wish
-        # it shows life as well; but a heartbeat tells more, and is put off once at most
+        # it shows life as well; but a heartbeat tells more, so this delays it at most once
         put_off = _now() - random.uniform(0, self._pace / 2)
         self._last_written = min(put_off, self._last_beat + self._pace)
         log.info("requested: %s", in_words(request))
@@ -312,11 +313,11 @@ class WorkerRecord:
         self._last_written = self._last_beat = _now()
 
     def _wrote(self, status: WorkerStatus) -> None:
-        """What the object holds now."""
+        """Record what the object holds now."""
         self._written_status, self._shown = status, set(status.progress.metrics)
 
     async def _guarded(self, write: Callable[[str, Object], Awaitable[Object]], body: Object) -> None:
-        """Write; when the object was newer than we thought, read it, so that the next try fits."""
+        """Write. If the object is newer than expected, read it, so that the next try fits."""
         try:
             self._took(await write(self._me.pod_name, body))
         except Conflict:
@@ -326,12 +327,12 @@ class WorkerRecord:
             raise
 
     def _note(self, status: Object) -> None:
-        """What the next heartbeat has to count on from, and to clear."""
+        """Note the heartbeat count to continue from, and the fields to clear."""
         self._heartbeat = max(self._heartbeat, status.get("heartbeat") or 0)
         self._shown |= (status.get("metrics") or {}).keys()
 
     def _took(self, stored: Object) -> None:
-        """Somebody else may have written to it."""
+        """Record the stored object, which others may have changed."""
         self._stored = stored
         self._version = stored["metadata"]["resourceVersion"]
         self._ours = self._me.is_of(stored)

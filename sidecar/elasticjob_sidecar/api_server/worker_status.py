@@ -1,4 +1,4 @@
-"""What a sidecar says in the status of its ElasticWorker, and how soon: compared with what the object holds. Pure."""
+"""The status of this sidecar's ElasticWorker, and how urgent a change is compared with what the object holds. Pure."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ Handed = tuple[int | None, int | None]  # round and rank
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the training script reported last."""
+    """The last report of the training script."""
 
     step: int | None = None
     total: int | None = None
@@ -18,7 +18,7 @@ class Progress:
     waits: float | None = None
 
     def is_in(self, shown: Object) -> bool:
-        """Whether `shown`, the progress in a job's status, is this."""
+        """Whether `shown`, the progress in a job's status, is this one."""
         return (self.step, self.total, self.metrics) == (
             shown.get("step"),
             shown.get("total"),
@@ -30,7 +30,7 @@ class Progress:
 class WorkerStatus:
     handed: Handed = (None, None)
     progress: Progress = Progress()
-    connected: int | None = None  # of rank 0, the last round to whose store all training processes have come
+    connected: int | None = None  # rank 0: the last round in which all training processes have connected to the store
     stepped: int | None = None  # the last round in which its script has taken a step
     stall: Stall | None = None
     imports: str | None = None
@@ -38,11 +38,11 @@ class WorkerStatus:
     ack: int = 0  # the last ping that it has acked
 
     def has_urgent_update(self, written: "WorkerStatus") -> bool:
-        """Whether `written` lacks a suspicion or an ack, which the operator waits for."""
+        """Whether `written` lacks a suspicion or an ack: the operator waits for both."""
         return (self.suspects, self.ack) != (written.suspects, written.ack)
 
     def has_update(self, written: "WorkerStatus") -> bool:
-        """Whether `written` lacks what must not wait for minutes: of the reports, rank 0's is the job's."""
+        """Whether `written` lacks a change that must not wait for minutes. Of the reports only rank 0's is one."""
         if self.handed != written.handed or self.imports != written.imports:
             return True
         told = (self.progress, self.connected, self.stepped)
@@ -50,12 +50,12 @@ class WorkerStatus:
         return reported or (self.stall is not None and self.stall != written.stall)
 
     def only_reports(self, written: "WorkerStatus") -> bool:
-        """Whether nothing but the script's report is new, once there was one."""
+        """Whether the script's report is the only change, and an earlier one was written."""
         return written.progress != Progress() and replace(self, progress=written.progress) == written
 
     def as_object(self, shown: set[str]) -> Object:
         """A merge patch over a status whose metrics have the names `shown`."""
-        forgotten = dict.fromkeys(shown)  # null, or they would stay
+        forgotten = dict.fromkeys(shown)  # null removes them
         progress, stall = self.progress, self.stall
         status: Object = {
             "round": self.handed[0],
@@ -70,6 +70,6 @@ class WorkerStatus:
             "suspects": self.suspects or None,
             "ack": self.ack or None,
         }
-        if self.imports is not None:  # else what the sidecar before this one was told still holds
+        if self.imports is not None:  # otherwise the value of the sidecar before this one still holds
             status["imports"] = self.imports
         return status

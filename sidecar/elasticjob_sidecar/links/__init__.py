@@ -1,1 +1,2 @@
-"""The failure detector between the sidecars of a round: who hears whom, and when, on connections of their own."""
+"""The heartbeat links between the sidecars of a round, on connections of their own: which members are heard, and
+when."""

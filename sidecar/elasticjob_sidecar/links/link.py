@@ -9,11 +9,11 @@ HEARTBEAT = b"."
 
 
 class Link(asyncio.Protocol):
-    """Over a connection whose other end is known. `heard` is called with each heartbeat; other bytes end the link."""
+    """A link over an authenticated connection. `heard` is called for each heartbeat; any other byte ends the link."""
 
     def __init__(self, connection: Connection, heard: Callable[[], None]) -> None:
         self._heard = heard
-        self.unanswered = 0  # heartbeats sent since the last was heard
+        self.unanswered = 0  # heartbeats sent since the last one was heard
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport
         connection.hand_over(self)
@@ -23,7 +23,7 @@ class Link(asyncio.Protocol):
         self._transport.write(HEARTBEAT)
 
     async def keep_beating(self, every: float, most: int) -> None:
-        """Send a heartbeat `every` so many seconds, until the link is closed or `most` of them are unanswered."""
+        """Send a heartbeat every `every` seconds, until the link is closed or `most` of them are unanswered."""
         self._beat_again(every, most)
         try:
             await asyncio.wait({self.closed})
@@ -31,7 +31,7 @@ class Link(asyncio.Protocol):
             self.abort()
 
     def _beat_again(self, every: float, most: int) -> None:
-        """By timer: a task that wakes for each heartbeat costs more than the heartbeat."""
+        """Send by timer: a task that wakes for each heartbeat costs more than the heartbeat."""
         if self.unanswered >= most:
             self.abort()
         elif not self.closed.done():

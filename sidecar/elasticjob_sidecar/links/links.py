@@ -1,10 +1,10 @@
-"""Holds this worker's heartbeat links of a round, and reports the members that it suspects; `membership.link_monitor`
-decides which they are.
+"""Hold this worker's heartbeat links of a round, and report the members that it suspects, as `membership.link_monitor`
+decides.
 
-Each other member has one link to rank 0 and sends heartbeats on it; rank 0 answers each with one, so both ends hear the
-other. Links are made once the store's first connections stand, spread over time, and those of the last round are closed
-in the same way, so neither delays a round. A suspicion is only a reason for the operator to ping: nothing here changes
-what the worker does.
+Each other member has one link to rank 0 and sends heartbeats on it. Rank 0 answers each with one, so both ends hear
+each other. Links are made after the store's first connections, spread over time, and those of the last round are closed
+in the same way, so neither delays a round. A suspicion only makes the operator ping: nothing here changes what the
+worker does.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ from elasticjob_sidecar.store.transport import Claim, Transport
 
 log = logging.getLogger(__name__)
 
-SAY_SECONDS = 0.5  # between two changes of the suspects: else each of many silent members would be a write
+SAY_SECONDS = 0.5  # between two changes of the suspects: many silent members would cause a write each
 
 
 class Watch(Protocol):
     def again(self) -> None:
-        """The status may have changed unseen."""
+        """The status may have changed unnoticed: list again."""
 
     def calm(self, calm: bool) -> None:
-        """Whether all links are heard: their silence would tell of updates that the watch misses."""
+        """Whether all links are heard: their silence would then reveal updates that the watch misses."""
 
 
 class Links:
-    """`worker_lost` returns the seconds that the job or the trainer has named; `suspect` takes all members that are
-    suspected now; `watch` is that of the job's status."""
+    """`worker_lost` returns the seconds that the job or the trainer has set. `suspect` takes all members that are
+    suspected now. `watch` watches the job's status."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Links:
         transport.take_links(self._accepted)
 
     async def run(self) -> None:
-        """Follow the job's rounds, for ever."""
+        """Follow the job's rounds, forever."""
         try:
             while True:
                 next_change, before = self._driver.next_change, self._round.group if self._round else None
@@ -71,7 +71,7 @@ class Links:
                     if group is not None:
                         self._open(group)
                 if self._round is None:
-                    if self._driver.standing.quiet:  # the worker has no links in the round that stands
+                    if self._driver.standing.quiet:  # the worker has no links in the standing round
                         self._suspect(Members())
                     await next_change.wait()
                     continue
@@ -129,7 +129,7 @@ class Links:
     # --- the side that calls
 
     async def _call(self, round: "_Round") -> None:
-        """Hold the link to rank 0, until cancelled. It is made anew as long as the round stands."""
+        """Hold the link to rank 0 until cancelled. It is reconnected while the round stands."""
         group, times = round.group, round.times
         pauses, trouble_log = backoff(), TroubleLog(log)
         await asyncio.sleep(random.uniform(times.earliest, times.latest))
@@ -142,15 +142,14 @@ class Links:
                 pauses.reset()
                 trouble_log.over("the link to rank 0's sidecar stands again")
                 link = round.add(group.members[0], connection, lambda _: None)
-                await link.keep_beating(
-                    times.heartbeat, ceil(times.suspicion / times.heartbeat)
-                )  # then a new one is better
-                if not round.monitor.over:  # else it may have ended with the round
+                await link.keep_beating(times.heartbeat, ceil(times.suspicion / times.heartbeat))  # then reconnect
+                if not round.monitor.over:  # otherwise it may have ended with the round
                     self._say(trouble_log, "the link to rank 0's sidecar broke, or is silent")
             await asyncio.sleep(pauses.next())
 
     def _say(self, trouble_log: TroubleLog, sentence: str) -> None:
-        """At the end of a training pods end one after the other, before the status says that the job is complete."""
+        """Log trouble with a link, unless the training ends: pods then end one after the other, before the status says
+        that the job is complete."""
         if self._driver.standing.mode is Mode.FINISHED:
             log.info(sentence)
         else:
@@ -161,19 +160,19 @@ class Links:
     def _accepted(self, claim: Claim, connection: Connection) -> None:
         round = self._round
         if round is None or round.group.rank != 0 or round.group.round != claim.round:
-            connection.abort()  # it calls again
+            connection.abort()  # the other end reconnects
             return
         round.add(claim.peer, connection, Link.beat)
 
 
 class _Round:
-    """The links of one round, one for each member that this worker is to hear."""
+    """The links of one round, one for each member that this worker has to hear."""
 
     def __init__(self, group: Group, times: Times, metrics: Metrics) -> None:
         self.group, self.times = group, times
         self.monitor = LinkMonitor(group, times, _now())
         self.suspects = Members()
-        self.said: Members | None = None  # of this round
+        self.said: Members | None = None  # the suspects of this round that were reported
         self.says_at = 0.0
         self.seen: RendezvousStatus | None = None
         self.calling: asyncio.Task[None] | None = None
@@ -181,11 +180,12 @@ class _Round:
         self._links: dict[Member, Link] = {}
 
     def closing_seconds(self) -> float:
-        """Seconds from their last use until they are closed: those of members one by one, then the rest at rank 0."""
+        """Seconds from the links' last use until they are closed: members close theirs one by one, then rank 0 closes
+        the rest."""
         return self.times.latest if self.group.rank == 0 else random.uniform(self.times.earliest, self.times.latest)
 
     def add(self, member: Member, connection: Connection, heard: Callable[[Link], None]) -> Link:
-        """A newer link of a member replaces the older, which has broken unseen from here."""
+        """Add a link. It replaces an older link of the member, which broke unnoticed at this end."""
 
         def beat() -> None:
             self.monitor.heard(member, _now())

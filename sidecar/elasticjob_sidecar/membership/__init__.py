@@ -1,1 +1,2 @@
-"""One worker's side of the rendezvous, pure: no socket, task or clock. The driver feeds it and does what it answers."""
+"""One worker's side of the rendezvous, pure: no socket, task or clock. The driver passes it inputs and carries out its
+outputs."""

@@ -1,13 +1,12 @@
-"""One worker's side of the rendezvous: what its trainer is told, and what its record asks of the operator.
+"""One worker's side of the rendezvous: the answers to its trainer, and its record's requests to the operator.
 
-Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, only compared
-with itself). After each input `take` gives all that follows from it, as one value. The table in `modes` has its moves.
+Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, compared only with itself).
+After each input `take` returns all its consequences, as one value. The table in `modes` has its moves.
 
-Invariants: nobody takes the place of a trainer that lives; a round is handed to one trainer process only, by one
-incarnation of the sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before
-the next Join.
+Invariants: no trainer replaces one that lives; a round is handed to one trainer process only, by one incarnation of the
+sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before the next Join.
 
-A torchrun whose stage is finished ends in success at once, as in a container that was started again.
+A torchrun whose stage is finished ends in success at once, as in a restarted container.
 """
 
 from dataclasses import dataclass, field
@@ -28,11 +27,11 @@ FORMING, FORMED, CLOSED = RendezvousPhase
 
 @dataclass(slots=True)
 class Membership:
-    """The state machine. `me` is this worker's index and this incarnation of its sidecar."""
+    """The state machine. `me`: this worker's index and this incarnation of its sidecar."""
 
     me: Member
     store_ready_seconds: float = 20.0
-    recalled: bool = True  # what an earlier incarnation has recorded is known; before that nobody is served
+    recalled: bool = True  # whether an earlier incarnation's request is known; no trainer is served before
 
     mode: Mode = Mode.IDLE
     job: RendezvousStatus | None = None
@@ -56,17 +55,18 @@ class Membership:
     # --- inputs
 
     def job_seen(self, job: RendezvousStatus, now: float) -> None:
-        """The job's status changed, or was read for the first time."""
+        """The job's status has changed, or was read for the first time."""
         self.job = job
         self._rank = job.participants.position_of(self.me)
         self._settle(now)
 
     def is_taken(self, trainer: str) -> bool:
-        """Another trainer has its stream open."""
+        """Whether another trainer has its stream open."""
         return self.trainer not in ("", trainer)
 
     def attached(self, trainer: str, round: int, torchrun: Torchrun = UNKNOWN_TORCHRUN) -> int:
-        """A trainer process opened its stream, holding `round`; returns its number for `detached`. Raises Refused."""
+        """A trainer process opened its stream, holding `round`. Returns the stream's number for `detached`. Raises
+        Refused."""
         if trainer in self._replaced:
             raise superseded()
         if self.is_taken(trainer):
@@ -80,7 +80,7 @@ class Membership:
         return self._stream
 
     def detached(self, stream: int, now: float) -> None:
-        """A stream ended. Without a leave or a finish before it, the trainer process was killed."""
+        """A stream ended. Without an earlier leave or finish, the trainer process was killed."""
         if stream == self._stream:
             self._lose_trainer(Refused(Code.NO_TRAINER, "the trainer's connection ended"), now)
 
@@ -96,8 +96,8 @@ class Membership:
         detail: str = "",
         exit_code: int | None = None,
     ) -> None:
-        """The trainer waits for a round after `after`, the last one that it was handed; `detail` says what failed, and
-        `exit_code` how it ended."""
+        """The trainer waits for a round after `after`, the last one that it was handed. `detail`: what failed.
+        `exit_code`: that of the failure."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "a newer join of the same trainer took this one's place"))
         self._waiter = Waiter(ticket, after, cause, now, limits, detail, exit_code)
@@ -120,12 +120,12 @@ class Membership:
         self._timers.pop("store", None)
 
     def looked(self, trainer: str, round: int) -> None:
-        """The trainer tells of the training processes of `round`. Raises Refused."""
+        """The trainer reports the training processes of `round`. Raises Refused."""
         self._check(trainer)
         self._standing().check_round(round)
 
     def leave(self, trainer: str, cause: Cause, exit_code: int | None = None) -> None:
-        """The trainer says that it leaves the group; `exit_code`: that of what failed before."""
+        """The trainer leaves the group. `exit_code`: that of an earlier failure."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
         told_to = self._standing().leaving and not self._has_left()
@@ -139,8 +139,8 @@ class Membership:
         self._succeed(round)
 
     def recall(self, said: WorkerRequest | None, now: float) -> None:
-        """What the record of an earlier incarnation asks, None without one. A success stands, unless a trainer has
-        asked for something since."""
+        """The request in an earlier incarnation's record, None if there is none. A success stands, unless a trainer has
+        made a request since."""
         self.recalled = True
         if said is not None:
             self._torchruns = self._torchruns.recalled(said, there=bool(self.trainer))
@@ -155,14 +155,14 @@ class Membership:
         self._closing = True
 
     def stop(self) -> None:
-        """The pod stops: the sidecar is told so only after its trainer is gone."""
+        """The pod stops. The sidecar learns of it only after its trainer is gone."""
         self._stopping, self._closing = True, False
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the pod is being stopped"))
         if self.mode is not Mode.FINISHED and not self._has_left():
             self._leave(Cause.POD_STOPPING)
 
     def tick(self, now: float) -> None:
-        """The time has come that the last output named, or any other."""
+        """The time named by the last output has come; harmless at any other time."""
         for name in [name for name, due in self._timers.items() if due <= now]:
             if self._timers.pop(name, None) is not None:
                 self._expire(name, now)
@@ -170,12 +170,12 @@ class Membership:
     # --- the output
 
     def take(self) -> Output:
-        """What follows from the last input; to be called after each."""
+        """The consequences of the last input. Call it after each."""
         answers, self._answers = tuple(self._answers), []
         return Output(answers, self._asked(), self._standing(), min(self._timers.values(), default=None))
 
     def _asked(self) -> WorkerRequest | None:
-        """A Close is asked until the rendezvous is closed."""
+        """The present request. A Close stands until the rendezvous is closed."""
         if self._closing and (self.job is None or self.job.phase is not CLOSED):
             return WorkerRequest(type=RequestType.CLOSE, **self._torchruns.told())
         return self._request
@@ -191,7 +191,7 @@ class Membership:
     # --- rules
 
     def _settle(self, now: float) -> None:
-        """Serve the trainer that waits, as far as the job's status allows."""
+        """Answer the waiting trainer, as far as the job's status allows."""
         if self.job is not None and self._waiter is not None and self.recalled:
             self._serve(self.job, self._waiter, now)
         if self._formed_for_me() and self.mode is Mode.JOINING:
@@ -219,7 +219,7 @@ class Membership:
         if now.leaving:
             return Refused(Code.LEAVING, "this worker was told to leave: the job was scaled down")
         if now.handed and now.in_round(now.handed.round) and waiter.after < now.handed.round == now.held:
-            return now.handed  # asked again after an interruption
+            return now.handed  # the trainer asks again after an interruption
         if job.phase is not CLOSED or job.outcome is Outcome.CLOSED:
             stage = self._torchruns.stage
             if known := other_script(job, stage, self._torchruns.present.script):
@@ -233,7 +233,7 @@ class Membership:
         return None
 
     def _formed_for_me(self) -> bool:
-        """The round that this worker joined for is formed with it."""
+        """Whether the round that this worker joined for is formed with it."""
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
@@ -276,7 +276,7 @@ class Membership:
             self._timers["store"] = now + self.store_ready_seconds
 
     def _leave(self, event: Cause, cause: Cause | None = None, exit_code: int | None = None) -> None:
-        """`cause`: the trainer's own word for it."""
+        """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
         self._move(event, cause=cause or event, exit_code=exit_code)
         self._timers.clear()
@@ -311,13 +311,13 @@ class Membership:
     # --- small things
 
     def _succeed(self, round: int) -> None:
-        """The trainer has ended in success, or finds that its stage has."""
+        """The trainer ended in success, or found its stage finished."""
         self._timers.clear()
         self._torchruns = self._torchruns.ended()
         self._move(HAS_FINISHED, round=round)
 
     def _move(self, event: str, **asked: Any) -> None:
-        """By the table; `asked` says more of the request that goes with it. Raises `IllegalMove`."""
+        """Move by the table. `asked`: more fields of the request. Raises `IllegalMove`."""
         move = move_out_of(self.mode, event)
         self.mode = move.target
         if move.asks is not None:
@@ -325,7 +325,7 @@ class Membership:
             self._request = WorkerRequest(type=move.asks, **self._torchruns.told() | {"script": script or None} | asked)
 
     def is_replaced(self, trainer: str) -> bool:
-        """A newer one has taken its place."""
+        """Whether a newer trainer has replaced it."""
         return trainer in self._replaced
 
     def _check(self, trainer: str) -> None:

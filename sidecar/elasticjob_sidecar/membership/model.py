@@ -1,4 +1,4 @@
-"""What the membership state machine speaks of: a round as it was handed out, a join that waits."""
+"""The values of the membership state machine: a round that was handed out, a waiting join."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Handed:
 
     @property
     def master_address(self) -> str:
-        """Of rank 0's pod."""
+        """The address of rank 0's pod."""
         return self.store.partition("/")[0].rpartition(":")[0].strip("[]")
 
     @property
@@ -32,7 +32,7 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds that a trainer names with its join, in place of the job's."""
+    """Limits in seconds that a trainer sets with its join, in place of the job's."""
 
     last_call: int | None = None
     worker_lost: int | None = None
@@ -42,8 +42,8 @@ NO_LIMITS = Limits()
 
 
 class Torchrun(NamedTuple):
-    """What a trainer's process says of itself. `container`: which start of its container it is in, empty where that is
-    not known; `script`: what it runs; `stage`: of which stage it is, 0 until it has been told."""
+    """What a trainer's process reports about itself. `container`: the start of its container, empty if unknown.
+    `script`: the script that it runs. `stage`: its stage, 0 until it is told."""
 
     pid: int = 0
     container: str = ""
@@ -56,7 +56,7 @@ UNKNOWN_TORCHRUN = Torchrun()
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
+    """An unanswered join of a trainer. `ticket`: whatever the caller needs to answer it."""
 
     ticket: Any
     after: int

@@ -1,4 +1,4 @@
-"""The moves of one worker's side of the rendezvous from mode to mode, as one table. `machine` says when.
+"""The moves of one worker's side of the rendezvous between modes, as one table. `machine` says when.
 
 `make docs` writes the table into docs/protocol.md.
 """
@@ -10,8 +10,8 @@ from elasticjob.terms import Cause, RequestType
 
 
 class Mode(StrEnum):
-    IDLE = "Idle"  # nothing is asked; the last request, if any, was a Leave
-    JOINING = "Joining"  # a Join is announced; its round may be formed already, and wait for a trainer to fetch it
+    IDLE = "Idle"  # no request; the last one, if any, was a Leave
+    JOINING = "Joining"  # a Join is announced; its round may be formed already, until a trainer fetches it
     HANDED = "Handed"  # a round was handed to the trainer
     FINISHED = "Finished"  # the trainer ended in success
 
@@ -21,8 +21,8 @@ JOINED, HANDED_OUT, HAS_FINISHED = "Joined", "HandedOut", "HasFinished"
 
 
 class Move(NamedTuple):
-    """Out of any of `sources` into `target` by `event`, a leave's being its cause; `asks`: what the worker's record
-    asks from then on, None for the same as before."""
+    """From any of `sources` to `target` by `event`; for a leave, its cause. `asks`: the record's request from then on,
+    None for no change."""
 
     sources: tuple[Mode, ...]
     event: str
@@ -78,11 +78,11 @@ TABLE = {(source, move.event): move for move in MOVES for source in move.sources
 
 
 class IllegalMove(Exception):
-    """Our own bug: the machine asked for a move that the table does not have."""
+    """A bug of ours: the machine asked for a move that is not in the table."""
 
 
 def move_out_of(mode: Mode, event: str) -> Move:
-    """Raises `IllegalMove`."""
+    """The move. Raises `IllegalMove`."""
     move = TABLE.get((mode, event))
     if move is None:
         raise IllegalMove(f"the worker is {mode}: {event} is no move out of that")

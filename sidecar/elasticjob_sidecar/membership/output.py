@@ -1,4 +1,4 @@
-"""What follows from an input to the membership state machine, as values that nobody changes."""
+"""The consequences of an input to the membership state machine, as immutable values."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ from elasticjob_torch.wire import Code
 
 
 class Standing(NamedTuple):
-    """Where the worker stands in the rendezvous: from this its trainer and other sidecars are answered.
+    """Where the worker stands in the rendezvous: the basis of all answers to its trainer and to other sidecars.
 
-    `job` is the status last seen, None before the first. `stream` is the number of the trainer's open stream, 0 for
-    none. `held`: the round that the attached trainer was last handed, perhaps by an earlier incarnation of this
-    sidecar, 0 before the first; `handed`: the one that this incarnation has last handed out, to whomever.
-    `store_port`: where rank 0's agent serves that round's store. `stage` is the attached trainer's."""
+    `job`: the last status, None before the first. `stream`: the number of the trainer's open stream, 0 for none.
+    `held`: the round that the attached trainer was last handed, possibly by an earlier incarnation of this sidecar, 0
+    before the first. `handed`: the round that this incarnation last handed out, to any trainer. `store_port`: where
+    rank 0's agent serves that round's store. `stage`: the attached trainer's.
+    """
 
     me: Member
     mode: Mode
@@ -28,7 +29,7 @@ class Standing(NamedTuple):
 
     @property
     def leaving(self) -> bool:
-        """This worker was named as a victim of a scale-down."""
+        """Whether a scale-down chose this worker to leave."""
         return self.job is not None and self.me in self.job.leaving
 
     @property
@@ -38,7 +39,7 @@ class Standing(NamedTuple):
 
     @property
     def quiet(self) -> bool:
-        """A round stands."""
+        """Whether a round stands."""
         return self.job is not None and self.job.phase is not RendezvousPhase.FORMING
 
     @property
@@ -50,18 +51,18 @@ class Standing(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """All members of the round that the trainer holds have ended in success: nobody comes to it any more."""
+        """Whether all members of the trainer's round have ended in success: no other member connects then."""
         job = self.job
         if job is None or job.round != self.held:
             return job is not None and job.stage > self.stage
         done = len(job.finished) + len(job.finishing)
-        if done < len(job.participants):  # as nearly always
+        if done < len(job.participants):  # almost always
             return False
         indices = {member.index for members in (job.finished, job.finishing) for member in members}
         return all(member.index in indices for member in job.participants)
 
     def in_round(self, round: int) -> bool:
-        """`round` was handed to the trainer and goes on; a closed rendezvous trains on to its end."""
+        """Whether `round` was handed to the trainer and stands; after a Close it trains to its end."""
         return (
             self.tunnel_round == round > 0
             and self.job is not None
@@ -69,13 +70,13 @@ class Standing(NamedTuple):
         )
 
     def check_round(self, round: int) -> None:
-        """Raises Refused unless `round` is the one that the trainer was handed, and goes on."""
+        """Raises Refused unless `round` was handed to the trainer and stands."""
         if not self.in_round(round):
             now = "the job is not known yet" if self.job is None else f"the job is at {self.job.phase} {self.job.round}"
             raise Refused(Code.ROUND_BROKEN, f"round {round} is over for this worker: {now}")
 
     def admit(self, round: int, peer: Member) -> int | None:
-        """The store's port for another sidecar's trainer; None while it may still come. Raises Refused."""
+        """The store's port for another sidecar's trainer; None while it may still be announced. Raises Refused."""
         if self.handed is None or round > self.handed.round:
             return None  # the caller has seen the new round first
         self.check_round(round)
@@ -87,11 +88,10 @@ class Standing(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What is to be done after an input, in this order.
+    """What to do after an input, in this order.
 
-    `answers` are those to joins, each given once, with the join's ticket. `request` is what the worker's record asks
-    from now on. `standing` is what everybody is answered from. At `wake_at` the machine's `tick` is due, None for
-    never.
+    `answers`: to joins, each given once, with the join's ticket. `request`: the record's request from now on.
+    `standing`: the basis of all other answers. `wake_at`: when the machine's `tick` is due, None for never.
     """
 
     answers: tuple[tuple[Any, Answer], ...]

@@ -1,4 +1,4 @@
-"""What the sidecar refuses: a word for the plug-in to go by, and a sentence for people."""
+"""The sidecar's refusals: a code for the plug-in, and a sentence for people."""
 
 from enum import StrEnum
 
@@ -7,14 +7,14 @@ from elasticjob_torch.wire import Code
 
 
 class PeerCode(StrEnum):
-    """With these sidecars refuse one another, besides the wire's; no trainer is told them."""
+    """Codes with which sidecars refuse each other, in addition to the wire's. Trainers never receive them."""
 
     NOT_A_MEMBER = "NotAMember"
     NOT_YET = "NotYet"  # the store is not served yet
 
 
 class Refused(Exception):
-    """A request of the trainer, or of another sidecar, that cannot be granted. `outcome` goes with Closed."""
+    """A request of the trainer or of another sidecar that cannot be granted. `outcome` goes with Closed."""
 
     def __init__(self, code: Code | PeerCode, message: str, outcome: str | None = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ def superseded() -> Refused:
 
 
 def other_script(job: RendezvousStatus, stage: int, script: str) -> Refused | None:
-    """Where that stage of the job runs another script; None where it does not, as far as is known."""
+    """A refusal if the job runs another script in that stage; None if it does not, as far as is known."""
     place = stage - job.stage - 1
     known = job.scripts[place] if -len(job.scripts) <= place < 0 else ""
     if not (known and script and known != script):

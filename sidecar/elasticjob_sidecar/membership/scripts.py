@@ -1,10 +1,11 @@
-"""The training scripts of this pod: who looks on, who is let save before the trainer is told that its round is over.
+"""The training scripts of this pod: which have a stream open, and which may save before the trainer learns that its
+round is over.
 
-A planned end of the round is kept from the trainer while a script that wants to save has not done so, at most
-`save_seconds`. Scripts that never asked are not waited for; nor are those that have ended, or asked too late. Once the
-trainer was told of an end it stays told.
+A planned end of the round is withheld from the trainer while a script that wants to save has not saved, at most for
+`save_seconds`. Scripts that never asked to save are not awaited, nor are scripts that have ended or asked too late. An
+end that the trainer has learned of is never withheld again.
 
-Pure, as `machine`: `now` is an argument, and after each of the machine's outputs `look` is called.
+Pure, as `machine`: `now` is an argument, and `look` is called after each of the machine's outputs.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from elasticjob_torch.wire import Code
 
 @dataclass(slots=True)
 class Script:
-    """One process that has its stream open. `saves`: it asks to save; `saved`: the last round for whose end it has."""
+    """A process with an open stream. `saves`: it asks to save. `saved`: the last round for whose end it has saved."""
 
     name: str
     saves: bool
@@ -32,13 +33,13 @@ class Scripts:
     _open: dict[int, Script] = field(default_factory=dict)  # by the number of the stream
     _streams: int = 0
     _ending: int = 0  # the round whose planned end is known
-    _until: float | None = None  # how long the trainer is not told of it
+    _until: float | None = None  # until when the end is withheld from the trainer
     _reporter: tuple[int, int] = (0, 0)  # a round, and the lowest local rank that has reported in it
 
     # --- inputs
 
     def opened(self, name: str, saves: bool) -> int:
-        """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
+        """A script opens its stream. Returns the stream's number for `closed`. Raises Refused."""
         if len(self._open) >= wire.MAX_SCRIPTS:
             raise Refused(Code.TOO_MANY, f"{wire.MAX_SCRIPTS} processes of this pod look on already")
         self._streams += 1
@@ -49,13 +50,13 @@ class Scripts:
         self._open.pop(stream, None)
 
     def saves(self, name: str, saved: int) -> None:
-        """The script of that name wants to save, and has done so for the end of round `saved` (0: of none)."""
+        """The script of that name wants to save, and has saved for the end of round `saved` (0: of none)."""
         for script in self._open.values():
             if script.name == name:
                 script.saves, script.saved = True, max(script.saved, saved)
 
     def look(self, worker: Standing, now: float) -> None:
-        """To be called after each input, of the membership too, and at `wake_at`."""
+        """Call it after each input, also of the membership, and at `wake_at`."""
         ending = planned_end(worker)
         if ending != self._ending:
             self._ending, self._until = ending, (now + self.save_seconds if ending else None)
@@ -63,7 +64,7 @@ class Scripts:
             self._until = None
 
     def may_report(self, worker: Standing, local_rank: int) -> bool:
-        """The lowest local rank that has reported in this round speaks for the worker."""
+        """Whether this local rank's report stands for the worker: it is the lowest that has reported in this round."""
         round, lowest = self._reporter
         if round != worker.held or local_rank <= lowest:
             self._reporter = (worker.held, local_rank)
@@ -74,7 +75,7 @@ class Scripts:
 
     @property
     def hold(self) -> bool:
-        """The trainer is not told yet what has changed."""
+        """Whether the change is withheld from the trainer."""
         return self._until is not None
 
     @property
@@ -86,7 +87,7 @@ class Scripts:
 
 
 def planned_end(worker: Standing) -> int:
-    """The round that the trainer is in, if its end was planned and all its members live; else 0."""
+    """The trainer's round, if its end was planned and all its members live; else 0."""
     job, round = worker.job, worker.held
     forming = job is not None and job.phase is RendezvousPhase.FORMING and job.round == round + 1
     if job is None or not (forming and job.planned and worker.mode is Mode.HANDED):
@@ -95,7 +96,7 @@ def planned_end(worker: Standing) -> int:
 
 
 def script_view_of(worker: Standing) -> wire.ScriptView | None:
-    """What scripts are told, None before the job was seen."""
+    """The view for scripts, None before the job was seen."""
     job, handed = worker.job, worker.handed
     if job is None:
         return None

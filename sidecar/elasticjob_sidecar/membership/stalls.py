@@ -1,10 +1,10 @@
-"""Whether the training scripts of this pod take steps, and what the worker's record says when one in the job does not.
+"""Whether the training scripts of this pod take steps, and what the worker's record reports when a member's do not.
 
-A script that has reported a step in its round, and then nothing for the job's deadline, stalls: the record says so at
-once. The operator then asks all members of the round, and each says how far it is. So nothing is written while all is
-well, and nobody judges another's silence: the clock is that of the sidecar beside the script.
+A script stalls when it has reported a step in its round, and then nothing for the job's deadline. The record reports
+that at once. The operator then asks all members of the round, and each reports how far it is. So nothing is written
+while all is well, and no clock is compared with another: the sidecar beside the script measures its silence.
 
-Pure, as `machine`: `now` is an argument, and after each of the machine's outputs `look` is called.
+Pure, as `machine`: `now` is an argument, and `look` is called after each of the machine's outputs.
 """
 
 from dataclasses import dataclass, field
@@ -16,19 +16,19 @@ from elasticjob_sidecar.membership.output import Standing
 
 @dataclass(slots=True)
 class Stalls:
-    """`deadline`: seconds, None for no limit. `word`: what the record should say, None for nothing."""
+    """`deadline`: seconds, None for no limit. `word`: what the record should report, None for nothing."""
 
     deadline: float | None = None
     word: Stall | None = None
     _round: int = 0
-    _since: float | None = None  # the last report, in this round
+    _since: float | None = None  # the last report in this round
     _steps: dict[int, int] = field(default_factory=dict)  # by local rank, in this round
-    _process: tuple[ProcessState, int] | None = None  # what the trainer has found, and its local rank
+    _process: tuple[ProcessState, int] | None = None  # the state that the trainer has found, and its local rank
 
     # --- inputs
 
     def reported(self, worker: Standing, local_rank: int, step: int | None, now: float) -> None:
-        """Any report is a sign that the script goes on; the first that counts names a step."""
+        """Any report shows that the script goes on. The first that counts names a step."""
         self._enter(worker)
         if not self._round or (step is None and self._since is None):
             return
@@ -37,12 +37,12 @@ class Stalls:
             self._steps[local_rank] = step
 
     def looked(self, worker: Standing, process: ProcessState, local_rank: int) -> None:
-        """The trainer has looked at its training processes."""
+        """The trainer reports the state of its training processes."""
         self._enter(worker)
         self._process = process, local_rank
 
     def look(self, worker: Standing, now: float) -> None:
-        """To be called after each input, of the membership too, and at `wake_at`."""
+        """Call it after each input, also of the membership, and at `wake_at`."""
         self._enter(worker)
         if not self._round:
             return
@@ -62,18 +62,18 @@ class Stalls:
 
     @property
     def wake_at(self) -> float | None:
-        """The moment at which time alone changes something."""
+        """The time at which time alone changes something."""
         if self.deadline is None or self._since is None or (self.word is not None and self.word.stalled):
             return None
         return self._since + self.deadline
 
     def _enter(self, worker: Standing) -> None:
-        """What was known of another round is forgotten."""
+        """Forget what was known of another round."""
         round = worker.held if worker.mode is Mode.HANDED and worker.in_round(worker.held) else 0
         if round != self._round:
             self._round, self._since, self._steps, self._process, self.word = round, None, {}, None, None
 
 
 def stalled_by(worker: Standing) -> bool:
-    """A member of the round that the trainer is in stalls: it is to look at its training processes."""
+    """Whether a member of the trainer's round stalls: the trainer then looks at its training processes."""
     return worker.job is not None and worker.in_round(worker.held) and worker.job.stalled == worker.held

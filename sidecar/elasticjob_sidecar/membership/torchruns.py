@@ -1,7 +1,7 @@
-"""The torchruns that a pod's container runs one after the other: which of them is at work, and of which stage it is.
+"""The torchruns that a pod's container runs one after the other: the present one, and its stage.
 
-The n-th torchrun of each start of the container is of stage n: one more than have ended in success in it before. Values
-never change: each function gives another.
+The n-th torchrun of each start of the container has stage n: one more than have ended in success in it before. Values
+are immutable: each function returns a new one.
 """
 
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ NONE_PASSED = ("", 0)
 
 
 class Torchruns(NamedTuple):
-    """`present` is what the trainer says of itself, and `stage` its stage. `passed`: in which start of the container
-    how many have ended in success. `succeeded`: the last stage in which one of this pod has."""
+    """`present`: what the trainer reports about itself; `stage`: its stage. `passed`: by start of the container, how
+    many have ended in success. `succeeded`: the last stage in which one of this pod's has."""
 
     present: Torchrun = UNKNOWN_TORCHRUN
     stage: int = 1
@@ -22,12 +22,12 @@ class Torchruns(NamedTuple):
     succeeded: int = 0
 
     def attached(self, torchrun: Torchrun, *, new: bool) -> "Torchruns":
-        """One has opened its stream; `new`: it is another than before."""
+        """A torchrun has opened its stream. `new`: it is not the previous one."""
         stage = torchrun.stage or self._next_of(torchrun) if new else self.stage
         return self._replace(present=torchrun, stage=stage)
 
     def recalled(self, said: WorkerRequest, *, there: bool) -> "Torchruns":
-        """An earlier incarnation of the sidecar has written this; `there`: a trainer came before it was read."""
+        """A request by an earlier incarnation of the sidecar. `there`: a trainer came before it was read."""
         before = (said.stage or 1) - (said.type is not RequestType.FINISH)
         known = self._replace(
             succeeded=max(self.succeeded, before),
@@ -38,12 +38,12 @@ class Torchruns(NamedTuple):
         return known
 
     def ended(self) -> "Torchruns":
-        """The present one has ended in success, or has found that its stage has."""
+        """The present one ended in success, or found its stage finished."""
         passed = (self.present.container, self.stage)
         return self._replace(succeeded=max(self.succeeded, self.stage), passed=passed)
 
     def told(self) -> dict[str, Any]:
-        """What a request says of the torchrun that it is of."""
+        """The fields of a request that describe its torchrun."""
         return {"stage": self.stage if self.stage > 1 else None, "container": self.present.container or None}
 
     def _next_of(self, torchrun: Torchrun) -> int:

@@ -7,18 +7,18 @@ from elasticjob_torch import wire
 
 
 def has_changed(worker: Standing) -> bool:
-    """The round that the trainer holds is not the agreed one any more: it should come back for the next."""
+    """Whether the trainer's round is no longer the agreed one: it should join the next."""
     job, held = worker.job, worker.held
     if job is None or held == 0:
         return worker.leaving
     if worker.leaving or job.round != held or job.phase is RendezvousPhase.FORMING:
         return True
-    # Formed, but handed out by an earlier incarnation of this sidecar, or given up since.
+    # The round is formed, but an earlier incarnation of this sidecar handed it out, or it was abandoned since.
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 
 def view_of(worker: Standing) -> wire.View | None:
-    """The view, None before the job was seen. `handed` is the round that `changed` speaks of."""
+    """The view, None before the job was seen. `handed`: the round that `changed` is about."""
     job = worker.job
     if job is None:
         return None

@@ -1,1 +1,1 @@
-"""The round's TCPStore across pods: a loopback port here, TLS between sidecars, and who may come through."""
+"""The round's TCPStore across pods: a loopback port in each pod, TLS between sidecars, and admission."""

@@ -1,4 +1,4 @@
-"""Makes a sidecar's key and self-signed certificate and prints them, as a process of its own.
+"""Make a sidecar's key and self-signed certificate and print them, in a separate process.
 
 `cryptography` would take 9 MiB of memory for the sidecar's whole life, and is needed once.
 """
@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-# The clocks of two nodes are never compared: a certificate is as good as its round, see RFC 5280, 4.1.2.5.
+# The clocks of two nodes are never compared: a certificate is valid as long as its round, see RFC 5280, 4.1.2.5.
 NOT_BEFORE, NOT_AFTER = datetime(2000, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
 
 
 def make() -> bytes:
     """Certificate and key in PEM form, both new."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # a name of its own, as OpenSSL looks a trusted certificate up by its name
+    # a unique name, as OpenSSL looks a trusted certificate up by its name
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, secrets.token_hex(16))])
     certificate = (
         x509.CertificateBuilder()
@@ -39,5 +39,5 @@ def make() -> bytes:
 
 
 if __name__ == "__main__":
-    with suppress(BrokenPipeError):  # the sidecar has been stopped meanwhile
+    with suppress(BrokenPipeError):  # the sidecar was stopped meanwhile
         os.write(sys.stdout.fileno(), make())

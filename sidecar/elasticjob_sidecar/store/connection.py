@@ -1,4 +1,4 @@
-"""Forwards bytes between two connections: with back-pressure, and with half-close where no TLS is in between."""
+"""Forward bytes between two connections, with back-pressure, and with half-close where there is no TLS."""
 
 import asyncio
 import socket
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from elasticjob_sidecar.sockets import keep_alive
 
-CLOSING_SECONDS = 2.0  # for TLS to say goodbye
+CLOSING_SECONDS = 2.0  # for TLS to close
 
 Sent = Callable[[int], None]
 
 
 class Connection(asyncio.Protocol):
-    """One connection. It reads nothing until it is asked for a line or spliced to another one."""
+    """One connection. It reads nothing until it is asked for a line or spliced to another."""
 
     def __init__(self, accepted: "Callable[[Connection], None] | None" = None) -> None:
         self._accepted = accepted
@@ -27,13 +27,13 @@ class Connection(asyncio.Protocol):
         self.closed = asyncio.get_running_loop().create_future()
 
     async def line(self, limit: int) -> bytes:
-        """The first line, without its end. Raises ConnectionError when it is too long or never comes."""
+        """The first line, without its end. Raises ConnectionError if it is too long or never comes."""
         self._limit, self._line = limit, asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         return await self._line
 
     def peer_certificate(self) -> bytes:
-        """The certificate that the other end has shown to hold the key of, in DER form."""
+        """The certificate, in DER form, whose key the other end has proved to hold."""
         certificate: bytes = self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return certificate
 
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
 
     def splice(self, peer: "Connection", sent: Sent) -> None:
-        """Forward to and from `peer` until both are closed; `sent` is told how many bytes."""
+        """Forward to and from `peer` until both are closed. `sent` is called with numbers of bytes."""
         self._join(peer, sent)
         peer._join(self, sent)
         for connection in (self, peer):
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
                 connection._transport.resume_reading()
 
     def hand_over(self, protocol: asyncio.Protocol) -> None:
-        """From now on all that happens to the connection is `protocol`'s."""
+        """Pass all further events of the connection to `protocol`."""
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if self.closed.done():
@@ -154,7 +154,7 @@ async def dial(host: str, port: int, tls: ssl.SSLContext | None = None, server_n
 
 
 async def secure(accepted: socket.socket, tls: ssl.SSLContext) -> Connection:
-    """Go on in TLS, as its server, with an accepted connection. Raises OSError, ssl.SSLError among them."""
+    """Upgrade an accepted connection to TLS, as the server. Raises OSError, including ssl.SSLError."""
     _, connection = await asyncio.get_running_loop().connect_accepted_socket(
         Connection, accepted, ssl=tls, ssl_shutdown_timeout=CLOSING_SECONDS
     )

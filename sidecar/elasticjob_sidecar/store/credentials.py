@@ -1,8 +1,8 @@
-"""This incarnation's key and certificate, and the TLS settings that prove and check who is who.
+"""This incarnation's key and certificate, and the TLS settings for authentication.
 
-Mutual TLS 1.3 without any authority. Identity is the certificate itself: each worker's stands in its ElasticWorker, and
-the fingerprint of rank 0's beside the store's address in the job's status. The server's name is the round and the job,
-so that a connection of another round or job ends before anything else is looked at.
+Mutual TLS 1.3 without any authority. The certificate itself is the identity: each worker's is in its ElasticWorker, and
+the fingerprint of rank 0's is in the job's status, with the store's address. The server name is the round and the job,
+so that a connection of another round or job ends before anything else is checked.
 """
 
 import logging
@@ -20,17 +20,17 @@ END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 
 
 class CredentialsError(Exception):
-    """No key could be made; one sentence says why."""
+    """No key could be made. Its text is one sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     certificate: str
-    """PEM, public."""
+    """In PEM form; public."""
     key: str = field(repr=False)
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections to rank 0. The caller must check whom it has reached: see `Transport.connect`."""
+        """For connections to rank 0. The caller must check which server it has reached: see `Transport.connect`."""
         context = self._context(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
@@ -64,25 +64,24 @@ class Credentials:
 
 
 def server_name(job_uid: str, round: int, offset: int = 0) -> str:
-    """The TLS server name by which rank 0 of a round is called for its store, or for what serves at the port that comes
-    so many after the store's."""
+    """The TLS server name of rank 0 of a round for its store, or for the port `offset` after the store's."""
     return f"{f'plus-{offset}' if offset else 'round'}-{round}.{job_uid}.elasticjob"
 
 
 def link_name(job_uid: str, round: int) -> str:
-    """The TLS server name by which it is called for a line."""
+    """The TLS server name of rank 0 of a round for a heartbeat link."""
     return f"line-{round}.{job_uid}.elasticjob"
 
 
 class CredentialsMaker:
-    """Makes credentials in another process, while this one does something else."""
+    """Makes credentials in another process, while this one goes on."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "elasticjob_sidecar.store.certificate"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def result(self) -> Credentials:
-        """Raises CredentialsError."""
+        """The credentials. Raises CredentialsError."""
         try:
             printed, _ = self._process.communicate(timeout=MAKE_SECONDS)
         except subprocess.TimeoutExpired:

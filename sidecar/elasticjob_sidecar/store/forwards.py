@@ -1,6 +1,6 @@
-"""The loopback ports after the store's, in a pod without rank 0: each leads to the same port of rank 0's pod.
+"""The loopback ports after the store's, in a pod without rank 0: each is forwarded to the same port of rank 0's pod.
 
-A port that a process of this pod has taken already stays that one's.
+A port that a process of this pod already uses stays with that process.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from elasticjob_sidecar.store.connection import Connection, listen
 
 log = logging.getLogger(__name__)
 
-Accepted = Callable[[Connection, int], None]  # with how many ports after the store's it has come to
+Accepted = Callable[[Connection, int], None]  # the connection, and its port's offset from the store's
 
 
 class Forwards:
-    """The `count` ports after `store`; open only while `follow` was last told so."""
+    """The `count` ports after `store`. They are open only after `follow` was called with True."""
 
     def __init__(self, host: str, store: int, count: int, accepted: Accepted) -> None:
         self._host, self._store, self._count, self._accepted = host, store, count, accepted

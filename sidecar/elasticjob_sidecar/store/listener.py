@@ -1,9 +1,9 @@
-"""The tunnel's port as the whole cluster may reach it: what a caller costs before it has shown who it is.
+"""The tunnel's port, which the whole cluster may reach: it bounds the cost of an unauthenticated caller.
 
-It gets a socket, a task and one of 2048 slots; `ConnectionSlots` says who displaces whom. Its first bytes are looked at
-where they are, in the kernel: TLS, with 128 KiB for each connection, is set up for one that begins with TLS and names
-the round and the job that are served, and for few at a time, of each address and of all. A stranger does not know these
-names; but it is TLS that decides.
+A caller gets a socket, a task and one of 2048 slots; `ConnectionSlots` says who displaces whom. Its first bytes are
+inspected in the kernel's buffer. TLS, with 128 KiB per connection, is set up only if they begin TLS and name the round
+and the job that are served, and only for a few callers at a time, per address and in all. A stranger does not know
+these names; but authentication is by TLS.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from elasticjob_sidecar.store.connection import Connection, secure
 log = logging.getLogger(__name__)
 
 SLOTS, AT_ONCE = 2048, 64
-HANDSHAKES, HANDSHAKES_EACH = 64, 8  # at a time: of all, and of one address
+HANDSHAKES, HANDSHAKES_EACH = 64, 8  # at a time: in all, and per address
 HANDSHAKE_SECONDS = 5.0
-WAITING = 1024  # in the kernel: all members of a round come at once
+WAITING = 1024  # connections in the kernel's backlog: all members of a round come at once
 HELLO_BYTES = 4096  # a member's first record has a few hundred
-KERNEL_BYTES, MEMBER_KERNEL_BYTES = 8192, 256 * 1024  # for what is not read yet; the kernel's memory is the container's
-HELLO = RetryPolicy(0.02, 1.0)  # how soon one that came in part is looked at again
+KERNEL_BYTES, MEMBER_KERNEL_BYTES = 8192, 256 * 1024  # unread bytes; that kernel memory counts for the container
+HELLO = RetryPolicy(0.02, 1.0)  # pauses before a partial record is inspected again
 NO_FILES_SECONDS = 1.0
 
 TLS_RECORD = b"\x16\x03"
 
 
 class Caller:
-    """An accepted connection; closed when its task ends, unless somebody has taken it over."""
+    """An accepted connection. It is closed when its task ends, unless it has been taken over."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.address = address
@@ -40,7 +40,7 @@ class Caller:
         self._connection: socket.socket | None = connection
 
     async def hello(self) -> bytes:
-        """The TLS record that it begins with, which stays to be read. Raises ConnectionError."""
+        """The TLS record at its beginning, which remains unread. Raises ConnectionError."""
         assert self._connection is not None
         pauses = Backoff(HELLO)
         while True:
@@ -70,9 +70,8 @@ class Caller:
 
 
 class TunnelListener:
-    """Accepts, and runs `receive` for each caller, in a task that is cancelled if the caller has to make room;
-    `displaced` is then called with its address. A caller that has shown who it is gives its slot back:
-    `caller.slot.release()`."""
+    """Accepts callers, and runs `receive` for each in a task. If the caller is displaced, the task is cancelled and
+    `displaced` is called with its address. An authenticated caller gives its slot back: `caller.slot.release()`."""
 
     def __init__(self, receive: Callable[[Caller], Awaitable[None]], displaced: Callable[[str], None]) -> None:
         self.slots = ConnectionSlots(SLOTS, patient=True)
@@ -98,7 +97,7 @@ class TunnelListener:
             task.cancel()
 
     async def secure(self, caller: Caller, tls: ssl.SSLContext) -> Connection:
-        """When it is its turn, go on in TLS. Raises OSError (ssl.SSLError) or TimeoutError."""
+        """Upgrade to TLS when it is the caller's turn. Raises OSError (ssl.SSLError) or TimeoutError."""
         of_address = self._turns_each.setdefault(caller.address, asyncio.Semaphore(HANDSHAKES_EACH))
         async with of_address, self._turns, asyncio.timeout(HANDSHAKE_SECONDS):
             return await secure(caller.take(), tls)
@@ -113,7 +112,7 @@ class TunnelListener:
                 connection, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no more files, no more memory
+            except OSError as error:  # out of files or memory
                 log.warning("the tunnel accepts nobody for %g s: %s", NO_FILES_SECONDS, error)
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listener)

@@ -1,13 +1,13 @@
-"""How one sidecar reaches another: TLS in which both ends show who they are.
+"""Connections between sidecars: TLS with authentication of both ends.
 
     Transport.connect         a connection to rank 0's sidecar, admitted to a round's store
     Transport.connect_link    one for heartbeats
-    Transport.listen          admits others; for which round, and whom, `trust` says
+    Transport.listen          admits others; `trust` sets the round and its members
 
-The TLS server's name tells them apart, and for which port after the store's a connection is meant.
+The TLS server name tells these apart, and names the port's offset from the store's.
 
-After the handshake the listener says in one JSON line whether the caller is let in: `{"ok": true}`, or
-`{"error": ..., "code": ...}`. Every connection has a deadline until then.
+After the handshake the listener admits or refuses the caller in one JSON line: `{"ok": true}`, or
+`{"error": ..., "code": ...}`. Until then every connection has a deadline.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from elasticjob_torch.wire import Code
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 1024
-# asyncio has a buffer of this size for each TLS connection, 256 KiB unless set. Rank 0 has a connection for each agent
-# and for each training process: a thousand members' buffers would be more than its container may have.
+# asyncio has a buffer of this size for each TLS connection, 256 KiB by default. Rank 0 has a connection for each agent
+# and for each training process: the buffers for a thousand members would exceed its container's memory.
 sslproto.SSLProtocol.max_size = 32 * 1024
 ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once
 TRUST_SECONDS = 3.0  # a caller may have seen the round first
@@ -40,31 +40,31 @@ TRUST_SECONDS = 3.0  # a caller may have seen the round first
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants to reach the store of which round, or what serves `offset` ports after it."""
+    """A caller's member, and the round whose store it wants to reach, or the port `offset` after the store's."""
 
     round: int
     peer: Member
     offset: int = 0
 
 
-Admit = Callable[[Claim], Awaitable[Connection]]  # a connection to the store; raises Refused or OSError
-Linked = Callable[[Claim, Connection], None]  # the caller's connection, for heartbeats
+Admit = Callable[[Claim], Awaitable[Connection]]  # connect to the store; raises Refused or OSError
+Linked = Callable[[Claim, Connection], None]  # receives the caller's connection, for heartbeats
 Admitted = Callable[
     [Claim, Connection, Connection], None
-]  # the caller's connection and the store's, ready to be spliced
+]  # receives the caller's connection and the store's, ready to be spliced
 
 
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
-    offsets: Mapping[bytes, int]  # by the names that a caller asks for: 0 is the store
+    offsets: Mapping[bytes, int]  # by the server names that callers ask for: 0 is the store
     link_name: str
-    members: Mapping[str, Member]  # by their certificates' fingerprints
+    members: Mapping[str, Member]  # by the fingerprints of their certificates
     context: ssl.SSLContext
 
 
 def admission_seconds(members: int) -> float:
-    """How long a connection may take until it is admitted: a late one would be made anew, and all of them together."""
+    """The deadline of an admission in seconds: a late connection would be retried, and all of them together."""
     return ADMISSION_SECONDS + ADMISSION_SECONDS_EACH * members
 
 
@@ -76,7 +76,7 @@ class Transport:
         refused: Callable[[Code | PeerCode], None] = lambda _: None,
         forwarded: int = FORWARDED_PORTS,
     ) -> None:
-        """`forwarded`: how many ports after the store's may be asked for."""
+        """`forwarded`: the number of ports after the store's that callers may ask for."""
         self._credentials, self._job_uid, self._refused = credentials, job_uid, refused
         self._forwarded = forwarded
         self._client = credentials.client_context()
@@ -89,13 +89,14 @@ class Transport:
     # --- the caller's side
 
     async def connect(self, store: str, round: int, members: int, offset: int = 0) -> Connection:
-        """`store`: as in the job's status; `members`: how many go there at once; `offset`: of the port, from the
-        store's. Raises Refused when turned away, OSError or TimeoutError when nobody answers, or somebody else."""
+        """Connect to `store`, as in the job's status. `members`: how many connect at once. `offset`: of the port,
+        from the store's. Raises Refused if the caller is refused, OSError or TimeoutError if nobody or a stranger
+        answers."""
         name = server_name(self._job_uid, round, offset)
         return await self._connect(store, round, name, admission_seconds(members))
 
     async def connect_link(self, store: str, round: int, seconds: float) -> Connection:
-        """As `connect`, within `seconds`."""
+        """Connect as `connect` does, for heartbeats, within `seconds`."""
         return await self._connect(store, round, link_name(self._job_uid, round), seconds)
 
     async def _connect(self, store: str, round: int, name: str, seconds: float) -> Connection:
@@ -114,7 +115,7 @@ class Transport:
         host, _, port = address.rpartition(":")
         connection = await dial(host.strip("[]"), int(port), self._client, name)
         try:
-            # TLS has shown that the other end holds the key of this certificate, and no more
+            # TLS has proved only that the other end holds the key of this certificate
             _check_is(fingerprint, connection.peer_certificate(), address)
             _check_answer(await connection.line(LINE_LIMIT))
         except BaseException:
@@ -125,7 +126,7 @@ class Transport:
     # --- the listener's side
 
     def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
-        """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
+        """From now on admit exactly these members of `round`, each with the given certificate (DER)."""
         offsets = {server_name(self._job_uid, round, one): one for one in range(self._forwarded + 1)}
         link = link_name(self._job_uid, round)
         context = self._credentials.server_context(members.values(), lambda asked: asked in offsets or asked == link)
@@ -135,12 +136,12 @@ class Transport:
         self._trusting.set()
 
     def trust_nobody(self) -> None:
-        """From now on let nobody in; who calls is held for a moment, as the next round may come."""
+        """From now on admit no caller. Callers are held for a moment, as the next round may come."""
         self._trust = None
         self._trusting.clear()
 
     def take_links(self, linked: Linked) -> None:
-        """From now on `linked` is called with each caller that wants a heartbeat link."""
+        """From now on call `linked` for each caller that wants a heartbeat link."""
         self._linked = linked
 
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
@@ -163,7 +164,7 @@ class Transport:
         try:
             async with asyncio.timeout(None) as limit:
                 connection, claim, is_link = await self._identify(listener, caller, limit)
-        except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
+        except (OSError, TimeoutError, Refused) as error:  # an unauthenticated caller gets no answer
             code = error.code if isinstance(error, Refused) else PeerCode.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
@@ -181,8 +182,8 @@ class Transport:
     async def _identify(
         self, listener: TunnelListener, caller: Caller, limit: asyncio.Timeout
     ) -> tuple[Connection, Claim, bool]:
-        """Who calls, and whether for a line; `limit` is set by how many come with it. Raises Refused, OSError
-        (ssl.SSLError) or TimeoutError."""
+        """The caller, and whether it wants a link. `limit` is extended by the number of members. Raises Refused,
+        OSError (ssl.SSLError) or TimeoutError."""
         began = asyncio.get_running_loop().time()
         limit.reschedule(began + admission_seconds(len(self._trust.members) if self._trust else 0))
         hello = await caller.hello()

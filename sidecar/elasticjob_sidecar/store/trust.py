@@ -1,7 +1,7 @@
-"""Keeps the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
+"""Keep the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
 
-Their certificates are in their ElasticWorkers, each with the incarnation whose it is: the API server lets nobody change
-the one without the other, and by the chart's admission policy a record is written by its own pod only.
+Their certificates are in their ElasticWorkers, each with its incarnation: the API server permits no change of one
+without the other, and under the chart's admission policy only its own pod writes a record.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from elasticjob_sidecar.store.transport import Transport
 
 log = logging.getLogger(__name__)
 
-MAX_ASKED_BY_INDEX = 64  # newcomers: so many records are asked for by their indices, else all are listed
+MAX_ASKED_BY_INDEX = 64  # up to this many newcomers are read by index; for more, all records are listed
 
 
 class RoundTrust:
@@ -36,17 +36,17 @@ class RoundTrust:
         failed: Callable[[str, ApiError], None],
         pod_of: Callable[[int], str],
     ) -> None:
-        """`pod_of` names the one pod of an index that counts."""
+        """`pod_of` returns the name of the pod of an index that counts."""
         self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
         self._pod_of = pod_of
         self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
-        self.trouble = ""  # why not all members of the round can reach its store, in a sentence
-        self.refused = False  # whether the API server is there, and does not say who they are
+        self.trouble = ""  # why some members of the round cannot reach its store, in a sentence
+        self.refused = False  # whether the API server refuses to list the members
 
     async def run(self) -> None:
-        """Follow the job's rounds, for ever."""
-        round = 0  # the one whose members are trusted
+        """Follow the job's rounds, forever."""
+        round = 0  # the round whose members are trusted
         pauses, trouble_log = backoff(), TroubleLog(log)
         while True:
             next_change, served = self._driver.next_change, self._served()
@@ -61,7 +61,7 @@ class RoundTrust:
                 except ApiError as failure:
                     self._failed("list", failure)
                     missing, self.refused = explained(failure, self._job), isinstance(failure, REFUSALS)
-                except OSError as error:  # the key is handed to TLS in a file, and there may be no more
+                except OSError as error:  # the key is passed to TLS in a file, and no more files may be available
                     missing = str(error)
                 if missing:
                     self.trouble = f"not all members of round {served.round} can be let in to its store: {missing}"
@@ -75,7 +75,7 @@ class RoundTrust:
             await next_change.wait()
 
     async def _pause(self, seconds: float, round: int) -> None:
-        """Whatever changes meanwhile; but another round does not wait for this one's trouble."""
+        """Wait, whatever changes meanwhile; but the trouble of one round does not delay the next."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while (served := self._served()) is not None and served.round == round:
@@ -85,12 +85,12 @@ class RoundTrust:
         self.trouble, self.refused = "", False
 
     async def _look_ahead(self) -> None:
-        """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""
+        """Before the first round forms: worker 0, its likely rank 0, reads the certificates while all wait anyway."""
         now = self._driver.standing
         forming = now.job is not None and now.job.phase is RendezvousPhase.FORMING
         if forming and now.mode is Mode.JOINING and now.me.index == 0 and not self._looked:
             self._looked = True
-            with contextlib.suppress(ApiError):  # it is asked again when the round is there
+            with contextlib.suppress(ApiError):  # they are read again when the round is formed
                 await self._learn([])
 
     async def _learn(self, indices: list[int]) -> None:
@@ -98,14 +98,14 @@ class RoundTrust:
         self._known |= dict(_certificates(records, self._pod_of))
 
     def _served(self) -> RendezvousStatus | None:
-        """The job's status, when this worker is rank 0 of a formed round with others."""
+        """The job's status, if this worker is rank 0 of a formed round with others."""
         job, me = self._driver.standing.job, self._driver.standing.me
         if job is None or job.phase is RendezvousPhase.FORMING or len(job.participants) < 2:
             return None
         return job if job.participants[0] == me else None
 
     async def _trust(self, served: RendezvousStatus) -> str:
-        """Let the round's members in, as far as their certificates are there; return what is missing."""
+        """Admit the round's members whose certificates are known. Returns what is missing, in a sentence."""
         members = served.participants[1:]
         if unknown := [member.index for member in members if member not in self._known]:
             await self._learn(unknown if len(unknown) <= MAX_ASKED_BY_INDEX else [])
@@ -116,10 +116,10 @@ class RoundTrust:
 
 
 def _certificates(records: list[Object], pod_of: Callable[[int], str]) -> Iterator[tuple[Member, bytes]]:
-    """Those in ElasticWorkers, each with the incarnation whose it is.
+    """The certificates in ElasticWorkers, each with its incarnation.
 
-    Only the record of the pod that counts is believed: no pod speaks for another worker, and none that somebody has
-    given a worker's name and service account for the worker itself.
+    Only the record of the pod that counts is valid: no pod speaks for another worker, not even one that was created
+    with a worker's name and service account.
     """
     for record in records:
         try:

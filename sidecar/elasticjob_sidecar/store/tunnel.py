@@ -1,12 +1,13 @@
 """The round's store at one loopback address: forwarded to rank 0's sidecar, or from it to rank 0's agent.
 
-So are the ports that follow it, to the same ports of rank 0's pod: scripts take MASTER_ADDR for rank 0's machine, and
-libraries open a store of their own there.
+The ports after it are forwarded to the same ports of rank 0's pod: scripts take MASTER_ADDR for rank 0's machine, and
+libraries open stores of their own there.
 
-It follows the round last handed to this worker's own trainer; connections of another round are closed. A
-trainer of an old round gets an error, never the new store. No accepted connection is kept without a
-deadline: torch's client, once accepted and then met with silence, blocks for ever, deaf to SIGTERM. One that comes
-before the store is there is held until it is: whenever it is closed it writes two C++ stacks to the script's log.
+The tunnel follows the round last handed to this worker's own trainer; connections of another round are closed. A
+trainer of an old round gets an error, never the new store. Every accepted connection has a deadline: torch's client,
+once accepted and then met with silence, blocks forever and ignores SIGTERM. A connection
+that comes before the store is held until it is there: each time it is closed torch writes two C++ stacks to the
+script's log.
 """
 
 import asyncio
@@ -28,35 +29,35 @@ log = logging.getLogger(__name__)
 
 HELD_SECONDS = 15.0  # a process of this pod that comes before the store does; less than torch's own shortest timeout
 HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the caller's own deadline
-MARGIN_SECONDS = 1.0  # by which the trainer's connection is kept longer than its way to the store may take
+MARGIN_SECONDS = 1.0  # the trainer's connection is kept this much longer than its way to the store may take
 RETRY = RetryPolicy(0.02, 0.2)
 DIAL_SECONDS = 2.0
-CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 0 as well
+CONNECTIONS = 1024  # from this pod's processes to the store; each is a connection at rank 0 as well
 
 
 class Tunnel:
     def __init__(self, driver: Driver, transport: Transport, metrics: Metrics, callers: Callers) -> None:
-        self._callers = callers  # of the store, if it is this agent's
+        self._callers = callers  # of the store, if this agent serves it
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[Connection, Connection], int] = {}  # spliced connections, and the round of each
         self._tasks: set[asyncio.Task[None]] = set()
-        self._trainers: set[Connection] = set()  # of this pod's processes
+        self._trainers: set[Connection] = set()  # connections of this pod's processes
         self._refusals = LimitedLog(log, "connections to the store were closed")
-        self._spare: tuple[int, Connection] | None = None  # a connection to a round's store that nobody uses yet
+        self._spare: tuple[int, Connection] | None = None  # an unused connection to a round's store
         self._port = 0
         self._forwards = Forwards("", 0, 0, self._accepted)
 
     async def listen(self, store: tuple[str, int], peers: tuple[str, int], forwarded: int = 0) -> None:
-        """Serve the store, and so many ports `forwarded` after it, to this pod's trainer, and, as rank 0, to other
-        sidecars. Raises OSError."""
+        """Serve the store and the `forwarded` ports after it to this pod's trainer and, as rank 0, to other sidecars.
+        Raises OSError."""
         self._port = store[1]
         self._forwards = Forwards(*store, forwarded, self._accepted)
         self._server = await listen(*store, self._accepted)
         await self._transport.listen(*peers, self._admit, self._admitted)
 
     async def run(self) -> None:
-        """Close what belongs to another round, whenever the round changes."""
+        """Close connections of other rounds, whenever the round changes."""
         while True:
             next_change = self._driver.next_change
             current = self._driver.standing.tunnel_round
@@ -93,7 +94,7 @@ class Tunnel:
     async def _connected(self, round: int, patience: float) -> Connection:
         """A connection to the store of `round`, which may not be there yet. Raises Refused after `patience` seconds,
         and when the round is over."""
-        why = ["rank 0's sidecar does not answer"]  # the last time that it was tried
+        why = ["rank 0's sidecar does not answer"]  # of the last try
         serves = asyncio.create_task(self._until_it_serves(round, why))
         broken = asyncio.create_task(self._until_it_breaks(round))
         try:
@@ -129,7 +130,7 @@ class Tunnel:
     # --- this pod's trainer
 
     def _forwards_now(self) -> bool:
-        """Whether a round stands whose rank 0 is in another pod: here the ports are the script's own."""
+        """Whether a round stands whose rank 0 is in another pod. In rank 0's pod the ports belong to the script."""
         standing = self._driver.standing
         return standing.handed is not None and standing.handed.rank != 0 and standing.in_round(standing.tunnel_round)
 
@@ -177,7 +178,7 @@ class Tunnel:
         return admission_seconds(handed.world_size if handed else 0) + MARGIN_SECONDS
 
     async def _connect(self, round: int, offset: int = 0) -> Connection:
-        """A connection to the store of `round`, or so many ports after it, admitted. Raises Refused, OSError or
+        """An admitted connection to the store of `round`, or to the port `offset` after it. Raises Refused, OSError or
         TimeoutError."""
         handed = self._driver.standing.handed
         assert handed is not None
@@ -199,8 +200,8 @@ class Tunnel:
     # --- other sidecars
 
     async def _admit(self, claim: Claim) -> Connection:
-        """A connection to this agent's store, when it serves the claimed round, or will within a moment; or to what
-        serves so many ports after it."""
+        """A connection to this agent's store, if it serves the claimed round or will within a moment; or to the port
+        `offset` after it."""
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 while True:
@@ -221,7 +222,7 @@ class Tunnel:
 
     def _admitted(self, claim: Claim, caller: Connection, store: Connection) -> None:
         self._splice("peer", claim.round, caller, store)
-        if not claim.offset:  # what serves after the store's port is no process group
+        if not claim.offset:  # a connection to a later port is no process group
             self._count(claim.round, claim.peer)
 
     def _count(self, round: int, member: Member) -> None:

@@ -1,1 +1,1 @@
-"""The HTTP that this pod's trainer and its scripts speak with the sidecar, on loopback only."""
+"""The HTTP API for this pod's trainer and its scripts, on loopback only."""

@@ -1,8 +1,8 @@
 """HTTP for this pod's trainer, on loopback only: the rendezvous as torchrun's plug-in sees it.
 
-The open events stream is the trainer's life: if it ends without leave or finish, the trainer was killed. Training
-scripts, the processes that the trainer starts, may look on, save before a planned end, and report progress.
-Answers are JSON; an error is `{"error": {"code", "message"}}`. Nothing is decided here.
+The open events stream shows that the trainer lives: if it ends without leave or finish, the trainer was killed.
+Training scripts, which are processes of the trainer, may read the state, save before a planned end, and report
+progress. Answers are JSON; an error is `{"error": {"code", "message"}}`. No decision is made here.
 """
 
 import asyncio
@@ -71,9 +71,9 @@ class TrainerApi:
             return await self._tell(
                 request,
                 lambda: None if driver.scripts.hold else view_of(driver.standing),
-                lambda: driver.standing.stream == stream,  # a newer one of the same trainer takes over
+                lambda: driver.standing.stream == stream,  # a newer stream of the same trainer takes over
             )
-        finally:  # the server cancels this handler the moment the connection is lost
+        finally:  # the server cancels this handler as soon as the connection is lost
             driver.detach(asked.trainer, stream)
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
@@ -92,7 +92,7 @@ class TrainerApi:
     async def _tell(
         self, request: web.Request, view_now: Callable[[], wire.Message | None], goes_on: Callable[[], bool]
     ) -> web.StreamResponse:
-        """Send the view now, at each change, and a comment now and then."""
+        """Send the view now, at each change, and a comment at intervals."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
@@ -102,7 +102,8 @@ class TrainerApi:
     async def _follow(
         self, response: web.StreamResponse, view_now: Callable[[], wire.Message | None], goes_on: Callable[[], bool]
     ) -> None:
-        """The comment's time counts from the last write: many changes change nothing here."""
+        """Send changes of the view. The interval of comments counts from the last write: many changes change nothing
+        here."""
         loop, last = asyncio.get_running_loop(), None
         wrote = loop.time()
         while goes_on():
@@ -210,7 +211,7 @@ def _query(message: type[M], request: web.Request) -> M:
 
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every refusal, and every wrong path or method, in the one form that the plug-in reads."""
+    """Every refusal, and every wrong path or method, in the form that the plug-in reads."""
     try:
         return await handler(request)
     except Refused as refused:

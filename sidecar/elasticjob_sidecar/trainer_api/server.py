@@ -1,4 +1,4 @@
-"""The trainer API's port on loopback, or its socket: only this pod's processes come here, and none can exhaust it."""
+"""The trainer API's port on loopback, or its socket: only this pod's processes reach it, and none can exhaust it."""
 
 import asyncio
 import logging
@@ -19,12 +19,12 @@ log = logging.getLogger(__name__)
 
 class TrainerServer:
     def __init__(self, app: web.Application) -> None:
-        # handler_cancellation: a handler ends the moment its client is gone: so a killed trainer is noticed
+        # handler_cancellation: a handler ends as soon as its client is gone, so a killed trainer is noticed
         self._runner = web.AppRunner(
             app,
             access_log=None,
             logger=_logger(),
-            auto_decompress=False,  # a body is JSON as it comes
+            auto_decompress=False,  # a body is JSON, uncompressed
             handler_cancellation=True,
             shutdown_timeout=0.1,
             keepalive_timeout=wire.IDLE_SECONDS,
@@ -39,9 +39,9 @@ class TrainerServer:
         self._server = await asyncio.get_running_loop().create_server(await self._connected(), host, port)
 
     async def listen_at(self, path: Path) -> None:
-        """At a socket, which the trainer may connect to whatever its user is. Raises OSError."""
+        """Listen at a socket that the trainer can connect to, whatever its user. Raises OSError."""
         with suppress(FileNotFoundError):
-            os.unlink(path)  # of the sidecar before
+            os.unlink(path)  # left by an earlier sidecar
         self._server = await asyncio.get_running_loop().create_unix_server(await self._connected(), path)
         os.chmod(path, 0o666)
 
@@ -51,7 +51,7 @@ class TrainerServer:
         assert http is not None
 
         def connected() -> asyncio.BaseProtocol:
-            # the newest is turned away, not the oldest: that is the agent's stream, whose end is the agent's
+            # the newest is refused, not the oldest: that is the agent's stream, whose end means the agent's end
             return http() if len(http.connections) < wire.MAX_CONNECTIONS else _TurnedAway()
 
         return connected
@@ -63,7 +63,7 @@ class TrainerServer:
 
 
 def _logger() -> logging.Logger:
-    """What aiohttp logs: of what is no request one line and no traceback, and of many the first."""
+    """aiohttp's log: a malformed request gets one line without a traceback, and of many only the first are logged."""
     logger, limited = logging.Logger(f"{__name__}.http"), LimitedLog(log, "that were no requests")
     logger.parent = log
 

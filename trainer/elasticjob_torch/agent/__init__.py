@@ -1,1 +1,1 @@
-"""In torchrun's own process: the rendezvous handler, the round's store, and what torch's agent is taught."""
+"""In torchrun's own process: the rendezvous handler, the round's store, and the changes to torch's agent."""

@@ -1,8 +1,8 @@
-"""Ends a wait of the agent's when there is something to see, in place of a look now and then.
+"""Ends a wait of the agent as soon as something has happened, instead of polling.
 
 torch's agent sleeps for its monitor interval between two looks at its processes and at the rendezvous, and Python's own
-wait for a process looks up to twenty times a second. Here the kernel tells of a process's end, where it can, and
-whoever has news rings. Both are only heard: what has happened is still found out by torch's own look.
+wait for a process polls up to twenty times a second. Here the kernel reports a process's end, where it can, and a
+thread with news rings. Both only end the wait: torch's own look finds out what has happened.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """What one agent waits with. `ring` may be called from any thread, `wait` from one."""
+    """The means by which one agent waits. `ring` may be called from any thread, `wait` from one."""
 
     def __init__(self) -> None:
         self._read_end, self._write_end = os.pipe()
         for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
             weakref.finalize(self, os.close, end).atexit = False  # a thread may ring until then
-        self._ended: set[int] = set()  # processes whose end has ended a wait: it would end each later one as well
+        self._ended: set[int] = set()  # processes whose end has ended a wait; they would end every later one too
 
     def ring(self) -> None:
-        """End the wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # it was rung often
+        """End the present wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier rings
             os.write(self._write_end, b"!")
 
     def wait(self, seconds: float, processes: Iterable[int] = ()) -> None:
-        """Return when it was rung, when one of the ``processes`` (pids of children) ends, or after the time."""
+        """Return after a ring, after the end of one of ``processes`` (pids of children), or after ``seconds``."""
         watched = set(processes)
         self._ended &= watched
         self._ended |= _ends(watched - self._ended, seconds, self._read_end)
@@ -42,15 +42,15 @@ class Alarm:
 
 
 def await_end(process: int, seconds: float | None) -> None:
-    """Return when the child ends or after the time; at once where the kernel does not tell of it."""
+    """Return at the child's end or after ``seconds``; at once if the kernel does not report ends."""
     _ends([process], seconds)
 
 
 def _ends(processes: Iterable[int], seconds: float | None, *wake_ups: int) -> set[int]:
-    """Wait for one of the processes to end, or for a bell; return which have ended."""
+    """Wait for the end of a process, or for a byte on one of ``wake_ups``. Return the processes that have ended."""
     watched = {opened: process for process in processes if (opened := _descriptor(process)) is not None}
     try:
-        poll = select.poll()  # select() refuses high descriptors
+        poll = select.poll()  # select() fails for high descriptors
         for descriptor in (*watched, *wake_ups):
             poll.register(descriptor, select.POLLIN)
         if not watched and not wake_ups:
@@ -63,8 +63,8 @@ def _ends(processes: Iterable[int], seconds: float | None, *wake_ups: int) -> se
 
 
 def _descriptor(process: int) -> int | None:
-    """One that can be read once the process has ended; None where the kernel gives none."""
+    """Return a descriptor that becomes readable at the process's end; None if the kernel has none."""
     try:
         return os.pidfd_open(process)
-    except (AttributeError, OSError):  # not Linux, an old kernel, a sandbox; or it was waited for already
+    except (AttributeError, OSError):  # not Linux, an old kernel, a sandbox; or it was reaped already
         return None

@@ -1,8 +1,8 @@
-"""What torch's agent learns of its processes that fail: it logs that, and its rendezvous hears nothing.
+"""The failures of training processes that torch's agent notices: it only logs them, and tells its rendezvous nothing.
 
-The agent makes a ``ProcessFailure`` of each process that ended in failure, with what that process left in its error
-file. Of a process that it stops meanwhile it learns no more than the signal; what that one was failing of is asked for
-before it is stopped.
+The agent makes a ``ProcessFailure`` for each process that ended in failure, from the error file that the process left.
+For a process that it stops it learns only the signal; so before it is stopped, such a process is asked for the
+exception in flight.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NO_FILE = "<N/A>"
-_SIGNALLED = 128  # and the signal's number: the exit code of a process that a signal has ended, as shells say it
+_SIGNALLED = 128  # plus the signal's number: the exit code of a process that a signal ended, as shells report it
 _LENGTH = 1000
-# What torch, gloo, NCCL and Python say when it is another process that is gone. The operator looks for the words
-# "a connection broke".
+# Messages of torch, gloo, NCCL and Python when another process is gone. The operator looks for the words "a connection
+# broke".
 _BROKEN = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|broken ?pipe|socket (was )?closed|caused pair closure"
     r"|ConnectionError|Connection\w+Error|DistNetworkError|DistStoreError|ncclRemoteError|remote process exited"
@@ -36,14 +36,14 @@ _BROKEN = re.compile(
 
 
 class Failure(NamedTuple):
-    """What failed, in words, and its exit code; empty when nothing did."""
+    """What failed, in words, and its exit code; empty if nothing failed."""
 
     said: str = ""
     exit_code: int | None = None
 
 
 class _Seen(NamedTuple):
-    """One process's failure. What sorts first is the cause: not a broken connection, and the earliest."""
+    """The failure of one process. The first in sort order is the cause: not a broken connection, and the earliest."""
 
     of_a_peer: bool
     when: float
@@ -51,10 +51,10 @@ class _Seen(NamedTuple):
 
 
 class Failures:
-    """Remembers what has failed since it was last asked.
+    """Remembers the failures since it was last asked.
 
     Attributes:
-        last: what was said last; empty before.
+        last: the last answer; empty before the first.
     """
 
     def __init__(self) -> None:
@@ -64,23 +64,24 @@ class Failures:
         self._stopped: set[int] = set()
 
     def hear(self) -> None:
-        """From now on hear of each failure in this process; the agent must not be disturbed, whatever they are."""
+        """From now on note each failure in this process. No failure may disturb the agent."""
         made = ProcessFailure.__post_init__
 
         def make(failure: ProcessFailure) -> None:
             made(failure)
-            if failure.local_rank not in self._stopped:  # else it is the end that this agent has brought about
+            if failure.local_rank not in self._stopped:  # otherwise this agent itself has ended it
                 self._note(failure)
 
         ProcessFailure.__post_init__ = make
 
     def started(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Processes were started with these, by local rank."""
+        """Processes were started with these environments, by local rank."""
         self._stopped.clear()
         self._ranks = {local_rank: environment.get("RANK", "") for local_rank, environment in environments.items()}
 
     def stopping(self, processes: Mapping[int, int], error_files: Mapping[int, str]) -> None:
-        """Those that run, pids by local rank, are about to be stopped: first have them say what they are failing of."""
+        """The running processes (pids by local rank) are about to be stopped: first have them write their exceptions in
+        flight."""
         ask_for_exceptions(processes.values())
         self._stopped |= processes.keys()
         for local_rank in processes:
@@ -89,7 +90,8 @@ class Failures:
                 self._add(f"{self._name(local_rank)}, failing when it was stopped", message, file, None)
 
     def take(self) -> Failure:
-        """Say what failed first; empty when nothing did. Forgets it. Its beginning is enough, and no more is sent."""
+        """Return what failed first, and forget it; empty if nothing failed. The text is cut to the length that is
+        sent."""
         seen, self._seen = self._seen, []
         if not seen:
             return Failure()
@@ -116,13 +118,14 @@ class Failures:
 
 
 def exit_code_of(code: int) -> int | None:
-    """As a container's: torch has a signal's number, below zero, in place of the code. ``None``: it is no failure's."""
+    """Return a container's exit code: for a signal torch has its negative number. None if it is no failure's."""
     code = _SIGNALLED - code if code < 0 else code
     return code if 0 < code <= wire.MAX_EXIT_CODE else None
 
 
 def _written(file: str) -> float:
-    """When it was, which is when the exception ended its process; torch knows the second. Now if there is none."""
+    """Return when the error file was written, which is when the exception ended its process: torch keeps whole seconds.
+    Without a file, the present time."""
     try:
         return os.stat(file).st_mtime
     except OSError:
@@ -130,7 +133,7 @@ def _written(file: str) -> float:
 
 
 def _left_in(file: str) -> str:
-    """What a process that still runs has written there; empty if it has not."""
+    """Return what a process that still runs has written there; empty if nothing."""
     try:
         with open(file, encoding="utf-8") as opened:
             return _message_in(json.load(opened).get("message"))
@@ -143,6 +146,6 @@ def _message_in(said: Any) -> str:
 
 
 def _rank_in(said: Any) -> str:
-    """As far as our own excepthook has written the file: torch's ``@record`` does not name the rank."""
+    """Return the rank if our own excepthook wrote the file: torch's ``@record`` does not name it."""
     extra = said.get("extraInfo") if isinstance(said, dict) else None
     return f"rank {extra['rank']}" if isinstance(extra, dict) and extra.get("rank") else ""

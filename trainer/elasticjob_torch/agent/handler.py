@@ -1,9 +1,9 @@
-"""torch's `RendezvousHandler` over the sidecar: what the agent calls, in torch's terms.
+"""torch's `RendezvousHandler` over the sidecar: the interface that the agent calls, in torch's terms.
 
-All knowledge of rounds is the sidecar's, all of this agent's membership is `Membership`'s. This module joins
-the two with the round's store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with
-``SystemExit(75)`` when the worker is scaled away or the job is complete without it (torch's own graceful-exit error
-exits 1), with one sentence on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
+The sidecar knows the rounds, and `Membership` this agent's part in them. This module combines both with the round's
+store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with ``SystemExit(75)`` when
+the worker is scaled away or the job is complete without it (torch's own graceful-exit error exits 1), with one sentence
+on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
-_KILLED = 137  # the exit code of whom SIGKILL has ended
-# torch counts this agent's own failures in it, and names folders of logs by it: those of an earlier round of the same
+_KILLED = 137  # the exit code of a process that SIGKILL ended
+# torch counts this agent's own failures in it, and names log folders by it: those of an earlier round with the same
 # number would be deleted.
 _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
 def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; ``switch_on`` begins to prestart processes, where the job wants that.
+    """Make the handler of this process. ``switch_on`` begins to prestart processes, if the job wants that.
 
     Raises:
-        SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
-            no sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
+        SystemExit: with one sentence, if an option is wrong, another torchrun of this pod takes part in the job, or no
+            sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
     hear_signals(_signal_error)
@@ -107,7 +107,7 @@ def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_pre
     look_at_news()
     inherited = HandedOn(os.environ, params.endpoint or str(settings.address))
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
-    failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a handler that is dropped is gone
+    failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a dropped handler is collected
     tell_processes(settings.run_id, lambda processes: said(processes) if (said := told()) is not None else {})
     stop_processes(settings.stop_timeout, failures.stopping)
     end_with_a_sentence(BACKEND, lambda: failures.last)
@@ -135,7 +135,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
         self._is_new = True
-        self._round = 1  # that is in use
+        self._round = 1  # the round in use
         self._master_address = ""
 
     def get_backend(self) -> str:
@@ -154,17 +154,16 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the next round; rank 0 serves its store.
 
-        The others return when the store answers if their agent is to use it at once, else without a look at it.
-        May be called again after it was interrupted. A round that ends before it is in use, or whose store
-        fails, is passed over for the next one.
+        The others return once the store answers if their agent is to use it at once, otherwise without checking it. May
+        be called again after an interruption. A round that ends before it is in use, or whose store fails, is skipped.
 
         Raises:
-            SystemExit: code 0 when this torchrun's stage is finished, as in a container that was started again; code
-                75 when this worker is scaled away, or the job is complete without it; with one sentence when the
-                sidecar belongs to another job.
+            SystemExit: code 0 when this torchrun's stage is finished, as in a restarted container; code 75 when this
+                worker is scaled away, or the job is complete without it; with one sentence when the sidecar belongs to
+                another job.
             RendezvousClosedError: the rendezvous is closed.
-            RendezvousTimeoutError: no round within the job's own ``spec.rendezvous.joinTimeoutSeconds``, or no torchrun
-                of others within its ``startTimeoutSeconds``.
+            RendezvousTimeoutError: no round within the job's ``spec.rendezvous.joinTimeoutSeconds``, or no torchrun of
+                other workers within its ``startTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         self._leftovers.begin()
@@ -190,12 +189,13 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def num_nodes_waiting(self) -> int:
         """Return more than 0 exactly when the round in use is no longer the formed one.
 
-        From memory, without lock or call; raises nothing.
+        It reads memory, without a lock or a call, and raises nothing.
         """
         return self._membership.notice_change()
 
     def told(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
-        """Return variables for the training processes that are started now; torch has these for them, by local rank."""
+        """Return variables for the training processes that start now. ``processes``: torch's own variables for them, by
+        local rank."""
         self.failures.started(processes)
         return {
             START: self._leftovers.new_start(),
@@ -204,7 +204,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         }
 
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
-        """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
+        """Wait until the sidecar sends something, or one of ``processes`` (pids) ends; at most ``seconds``."""
         self._membership.news.wait(seconds, processes)
         self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
@@ -215,9 +215,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return view is not None and view.closed
 
     def set_closed(self) -> None:
-        """Close the rendezvous for all: the formed round goes on to its end, nobody joins another.
+        """Close the rendezvous for all: the formed round trains to its end, and no worker joins another.
 
-        Returns when that is recorded, within ``close_timeout`` seconds (30).
+        Returns once that is recorded, within ``close_timeout`` seconds (30).
 
         Raises:
             RendezvousConnectionError: it could not be recorded in that time.
@@ -232,11 +232,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def shutdown(self) -> bool:
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
-        Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
-        this while no exception is in flight though training processes have failed. Raises nothing: a stop signal ends
-        its wait, and what it waited for is not recorded then. May be called again, and returns whether the end is
-        recorded. Takes milliseconds; while the API server is away at most ``close_timeout`` seconds (30) for a leave
-        and 300 for a finish, which is lost with this process.
+        Success is known only from torch's agent entering its exit barrier: some versions call this while no exception
+        is in flight although training processes have failed. Raises nothing: a stop signal ends its wait, and what it
+        waited for is then not recorded. May be called again, and returns whether the end is recorded. Takes
+        milliseconds; while the API server is unavailable at most ``close_timeout`` seconds (30) for a leave and 300 for
+        a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
@@ -253,7 +253,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return recorded
 
     def _await_prestarted(self) -> None:
-        """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
+        """Before this newcomer's join stops a training group, wait until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
         deadline = time.monotonic() + _PRESTARTED_SECONDS
         if warm is None or warm.is_ready() or not self._trains(deadline):
@@ -326,7 +326,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _through_signals() -> Iterator[None]:
-    """Go on with what comes after it when a stop signal arrives meanwhile."""
+    """If a stop signal arrives meanwhile, continue after the block."""
     try:
         yield
     except SignalException as error:
@@ -339,7 +339,7 @@ def _signal_error(number: signal.Signals) -> Exception:
 
 
 def _show_log() -> None:
-    """Show this package's few lines on stderr, unless the program has set up logging itself."""
+    """Show this package's few log lines on stderr, unless the program has set up logging itself."""
     package = logging.getLogger("elasticjob_torch")
     if not package.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler()

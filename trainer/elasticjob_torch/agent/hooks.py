@@ -1,7 +1,7 @@
-"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps four of its methods, in this process.
+"""Adapts torch's elastic agent to the job where torch has no hook: wraps four of its methods, in this process.
 
-Nothing here knows a round or the sidecar. Each wrapper passes on what torch's own method says and takes, so that an
-agent of another backend in the same process sees no difference.
+Nothing here knows a round or the sidecar. Each wrapper passes on the arguments and results of torch's own method, so
+that an agent of another backend in the same process sees no difference.
 """
 
 from __future__ import annotations
@@ -31,52 +31,53 @@ _SHORTEST_SECONDS = 1e-6  # of torch's own sleep, which must not be 0
 
 
 def join_again_when_ranks_break() -> None:
-    """Let every agent of this process ask for the next round when this one breaks while torch gives out its ranks.
+    """Let every agent of this process ask for the next round if this one breaks while torch assigns its ranks.
 
-    That is after `next_rendezvous`, in calls of the round's store, and would end the agent.
+    That happens after `next_rendezvous`, in calls of the round's store, and would end the agent.
     """
     _wrap(SimpleElasticAgent, "_rendezvous", _joining_again)
 
 
 def stop_processes(within: float | None, stopping: Callable[[Mapping[int, int], Mapping[int, str]], object]) -> None:
-    """Let each agent of this process wait so long for processes that do not end at SIGTERM, before SIGKILL; and let it
-    go on at once when they have ended. Before, `stopping` is told of those that run, by local rank: the pids, and where
-    each may have left why it fails.
+    """Let each agent of this process wait ``within`` seconds for processes that do not end at SIGTERM, before SIGKILL;
+    and let it go on as soon as they have ended. Before that, `stopping` receives the running ones, by local rank: their
+    pids, and the files where each may have left why it fails.
 
-    torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions let one
-    say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits
-    for it. ``None`` is torch's time.
+    torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions have a
+    setting for it, for the last round. An agent that a signal stopped keeps torch's time: no other agent waits for it.
+    ``None`` is torch's time.
     """
     _wrap(PContext, "close", functools.partial(_stopping, within, stopping))
 
 
 def tell_processes(run_id: str, told: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]]) -> None:
-    """Let processes that agents of the run start have these variables; asked for at each start, before torch names its
-    folder of logs by one of them. `told` is given those that torch has for each local rank."""
+    """Give these variables to processes that agents of the run start. They are requested at each start, before torch
+    names its log folder by one of them. `told` receives torch's own variables for each local rank."""
     _wrap(PContext, "__init__", functools.partial(_telling, run_id, told))
 
 
 def look_at_news() -> None:
-    """Let agents of this process look at their processes and at the rendezvous as soon as there is something to see.
+    """Let agents of this process look at their processes and at the rendezvous as soon as something has happened.
 
-    torch sleeps for the monitor interval before each look. A handler that has ``await_news`` is asked in its place: it
-    is given the interval in seconds and the pids.
+    torch sleeps for the monitor interval before each look. A handler with ``await_news`` is called instead, with the
+    interval in seconds and the pids.
     """
     _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_news)
 
 
 def note_identical_workers(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
-    """Tell torch if every worker has as many processes, so that ranks need no exchange through the store.
+    """Tell torch if every worker has the same number of processes, so that ranks need no exchange through the store.
 
-    Only what torchrun takes from the job is sure. On its command line the number may be one thing here and another
-    there (``gpu``, a variable of the shell), and other launchers count by themselves.
+    This is certain only if torchrun takes the number from the job. On its command line the number may differ between
+    workers (``gpu``, a variable of the shell), and other launchers count by themselves.
     """
     if environment.get("PET_NPROC_PER_NODE", "").isdecimal() and _names_no_number(arguments):
         environment.setdefault(_IDENTICAL, "1")
 
 
 def ranks_come_through_the_store(environment: MutableMapping[str, str]) -> bool:
-    """Say whether torch's agent assigns them so: unless all workers have as many processes (`_assign_worker_ranks`)."""
+    """Say whether torch's agent assigns ranks through the store: unless all workers have the same number of processes
+    (`_assign_worker_ranks`)."""
     return environment.get(_IDENTICAL, "0") != "1"
 
 
@@ -130,7 +131,7 @@ def _stopping(
 
 
 def _wait(process: subprocess.Popen[Any], timeout: float | None = None) -> int:
-    """As the process's own `wait`, which would look for its end in ever longer pauses, up to 50 milliseconds."""
+    """Replace the process's own `wait`, which would poll in growing pauses of up to 50 milliseconds."""
     began = time.monotonic()
     if process.returncode is None:
         await_end(process.pid, timeout)
@@ -157,7 +158,7 @@ def _looking_at_news(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put `wrapper` around torch's own method, in the place of an earlier one. A torch without it stays as it is."""
+    """Put `wrapper` around torch's own method, replacing an earlier one. A torch without the method stays as it is."""
     inner = getattr(owner, name, None)
     if inner is None:
         return

@@ -1,9 +1,9 @@
-"""Has training processes that are about to be stopped write the exception that is on its way through them.
+"""Has training processes that are about to be stopped write the exception in flight.
 
-A process that has failed may be in a ``finally`` for long, while its peers see the connection break and fail first.
-SIGTERM would end it without a word. A handler for SIGTERM could not tell: Python runs it only between two of its own
-instructions, so that a process that waits in C would not end any more. Therefore the agent asks before, by a signal of
-its own: who does not answer as it waits in C has no exception in flight.
+A failed process may be in a ``finally`` for long, while its peers see the connection break and fail first. SIGTERM
+would end it without a message. A handler for SIGTERM would not help: Python runs it only between two of its own
+instructions, so a process that waits in C would no longer end. Therefore the agent asks before, by a signal of its own:
+a process that does not answer because it waits in C has no exception in flight.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LOOK_SECONDS = 0.002
-_ASLEEP_LOOKS = 5  # in a row: it has woken up for the signal, and waits on in C
+_ASLEEP_LOOKS = 5  # in a row: it woke up for the signal, and waits in C again
 _TICKS = 5  # of processor time, 10 ms each: it computes in C
 _MOST_SECONDS = 2.0  # on a machine so busy that it did not run
 
 
 def ask_for_exceptions(started: Iterable[int]) -> None:
-    """Return when each of the processes, or the one below it where a wrapper was started, has answered or cannot."""
+    """Return once each of the processes (or the one below it, if a wrapper was started) has answered or cannot."""
     asked = [_Asked(process) for process in map(_hearing, started) if process and _send(process)]
     deadline = time.monotonic() + _MOST_SECONDS
     while asked and time.monotonic() < deadline:
@@ -43,7 +43,7 @@ class _Asked:
         self._asleep = 0
 
     def may_answer(self) -> bool:
-        """Look at it once more; False as well when it has answered."""
+        """Look at it once more. False if it cannot answer, and also if it has answered."""
         if not has_signal(self._process, "SigCgt", ASKED):  # the answer's last step, or its end
             return False
         state, used = _look(self._process)
@@ -53,7 +53,7 @@ class _Asked:
 
 
 def _hearing(started: int) -> int:
-    """0 where there is none."""
+    """Return the process that catches the signal, 0 if there is none."""
     return next((one for one in (started, *descendants(started)) if has_signal(one, "SigCgt", ASKED)), 0)
 
 
@@ -66,7 +66,7 @@ def _send(process: int) -> bool:
 
 
 def _look(process: int) -> tuple[str, int]:
-    """The state of its main thread, as the kernel's letter, and the processor time that that has used, in ticks."""
+    """Return the state of the process's main thread, as the kernel's letter, and its processor time in ticks."""
     try:
         with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -1,6 +1,7 @@
-"""Ends torchrun's log with why it ends, in one sentence, where Python would show sixty lines of torch's own calls.
+"""Ends torchrun's log with the reason for its end, in one sentence, where Python would show sixty lines of torch's
+calls.
 
-The exceptions stay torch's own, as do the exit code and the summary that torch prints of processes that failed.
+The exceptions stay torch's own, as do the exit code and torch's summary of failed processes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def end_with_a_sentence(name: str, what_failed: Callable[[], str]) -> None:
-    """From now on show an exception that ends this process so; `what_failed` describes the training's own failure."""
+    """From now on show an exception that ends this process in one sentence. `what_failed` describes the training's own
+    failure."""
     shown = getattr(sys.excepthook, "_elasticjob_shown", sys.excepthook)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,10 +1,9 @@
 """Ends what earlier starts of this agent's processes left behind, before the next ones start.
 
-torch ends the process group of each training process. A child in a session of its own lives on, such as a server that
-a script has started: it keeps its port, and what it holds of a GPU. So each start has an id in its environment, which
-every descendant inherits. The id is none of the round: a prestarted process is started in one round and trains in a
-later one.
-Processes without an id are the agent's own helpers, and are left alone.
+torch ends the process group of each training process. A child in a session of its own lives on, such as a server that a
+script started: it keeps its port, and its memory on a GPU. So each start has an id in its environment, which every
+descendant inherits. The id does not depend on the round: a prestarted process starts in one round and trains in a later
+one. Processes without an id are the agent's own helpers, and are left alone.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DYING_SECONDS = 0.1  # what shared the process group that torch has ended may be about to
+_DYING_SECONDS = 0.1  # the rest of a process group that torch has ended may be about to end
 _TERM_SECONDS = 5.0
 _KILL_SECONDS = 5.0
 
 
 class Leftovers:
-    """Of the agent that this process is.
+    """The leftovers of the agent in this process.
 
     Args:
-        living: asked for the ids of those starts whose processes are to live on; of prestarted ones, that is.
-        within: how many seconds the others have to end at SIGTERM.
+        living: returns the ids of starts whose processes are to live on, which are the prestarted ones.
+        within: how many seconds the others have to end after SIGTERM.
     """
 
     def __init__(self, living: Callable[[], Collection[str]] = tuple, within: float | None = None) -> None:
@@ -49,7 +48,8 @@ class Leftovers:
         return uuid.uuid4().hex[:12]
 
     def begin(self) -> None:
-        """Ask all that is left behind to end, when none of this agent's processes trains. Does not wait for that."""
+        """Ask all leftovers to end, at a time when none of this agent's processes trains. Does not wait for their
+        end."""
         self._ending = await_ends(self._find(), time.monotonic() + _DYING_SECONDS)
         self._until = time.monotonic() + self._within
         if self._ending:
@@ -58,7 +58,7 @@ class Leftovers:
         send(self._ending, signal.SIGTERM)
 
     def end(self) -> None:
-        """Wait until that has ended, and kill what has not in its time."""
+        """Wait until they have ended, and kill those that take too long."""
         if not self._ending:
             return
         await_ends(self._ending, self._until)
@@ -73,5 +73,5 @@ class Leftovers:
         for pid, started in others_that_live() if mark else ():
             if variable_of(pid, MARK) == mark and (start := variable_of(pid, START)):
                 found[pid] = started, start
-        living = self._living()  # after the look: one that is prestarted meanwhile is among them
+        living = self._living()  # after the look, so that a process prestarted meanwhile is included
         return {pid: started for pid, (started, start) in found.items() if start not in living}

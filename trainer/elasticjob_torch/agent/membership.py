@@ -1,6 +1,6 @@
 """One agent's membership in the rendezvous: its state machine, over HTTP, in real time.
 
-The handler turns this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`
+The handler translates this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`
 and `tell_processes`.
 """
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Membership(AgentStateMachine):
-    """Joins, watches and ends this agent's part in the rendezvous through the sidecar.
+    """Joins the rendezvous through the sidecar, follows it and ends this agent's part in it.
 
     Attributes:
         news: rings at each view that the sidecar sends.
@@ -43,7 +43,7 @@ class Membership(AgentStateMachine):
         self.news = Alarm()
         container, script = start_of_container(), script_of(sys.argv)
         events = EventStream(settings.address, trainer, self.news.ring, container, script)
-        # an agent that is dropped without an end is gone, as a killed one is
+        # an agent that is dropped without an end is gone, like a killed one
         weakref.finalize(self, events.let_go).atexit = False
         client = SidecarClient(settings.address, trainer, settings.sidecar_timeout)
         super().__init__(settings, client, events)
@@ -59,13 +59,13 @@ class Membership(AgentStateMachine):
     def join(self, failure: str = "", exit_code: int | None = None) -> wire.Round:
         """Wait for the next round.
 
-        ``failure`` says what failed in this worker's processes, and ``exit_code`` is of the one that failed first, also
-        where the round was over by then: it may be why.
+        ``failure``: what failed in this worker's processes. ``exit_code``: that of the process that failed first, even
+        if the round was over by then: the failure may be the reason.
 
         The job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there are pods to
         wait for. What a join waits for is logged once a minute.
 
-        Asking again after an interruption gives the same round, as long as it stands.
+        Another call after an interruption returns the same round, while it stands.
 
         Raises:
             Leaving, Closed, StageFinished: there is no next round for this torchrun.
@@ -75,7 +75,7 @@ class Membership(AgentStateMachine):
         return self._go(self.joining(failure, exit_code))
 
     def post_store(self, handed: wire.Round, port: int) -> None:
-        """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
+        """Tell that this agent serves the round's store. Raises `RoundBroken` if it is too late."""
         self._go(self.posting_store(handed, port))
 
     def await_store(self, handed: wire.Round, deadline: float) -> wire.StoreAddress:
@@ -94,25 +94,25 @@ class Membership(AgentStateMachine):
         return self._go(self.finishing(seconds))
 
     def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`, or `CannotRunHere` when a newer torchrun has taken
+        """Close the rendezvous for all. Raises `SidecarError`, or `CannotRunHere` if a newer torchrun has taken
         over."""
         self._go(self.closing())
 
     def end(self, *, stopped: bool = False, exit_code: int | None = None) -> bool:
         """End the membership in the way that fits; return whether it is recorded. Never raises.
 
-        Only what `finish` told is a success. The second call and later ones do nothing.
+        Only an earlier `finish` makes it a success. The second call and later ones do nothing.
 
         Args:
-            stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
+            stopped: a signal stopped the agent; the sidecar sees the pod's end by itself.
             exit_code: of the training process that failed first, if one has.
         """
         return self._go(self.ending(stopped=stopped, exit_code=exit_code))
 
     def tell_imports(self, names: Sequence[str]) -> bool:
-        """Tell what the script imports, in its order, for the job's next pods. Never raises; any thread may call it.
+        """Tell the script's imports, in order, for the job's next pods. Never raises; any thread may call it.
 
-        Returns whether the sidecar has answered: what it refuses, it would refuse again.
+        Returns whether the sidecar has answered: a refusal would be repeated.
         """
         try:
             self._client.tell_imports(names)
@@ -122,7 +122,7 @@ class Membership(AgentStateMachine):
         return True
 
     def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
-        """Tell what the training processes of the round do. Never raises; any thread may call it."""
+        """Tell the state of the round's training processes. Never raises; any thread may call it."""
         try:
             self._client.tell_processes(round_number, state, local_rank)
         except SidecarError as error:
@@ -134,7 +134,7 @@ class Membership(AgentStateMachine):
             while True:
                 try:
                     result = do()
-                except BaseException as error:  # a signal's, too
+                except BaseException as error:  # a signal's too
                     do = steps.throw(error)
                 else:
                     do = steps.send(result)

@@ -1,8 +1,8 @@
-"""Which exception is on its way through a process, and not only being handled where it was caught.
+"""Which exception is in flight in a process, as opposed to one that was caught and is being handled.
 
-Python tells of both alike: `sys.exc_info` has an exception in a ``finally`` and in an ``except``. An ``except`` that
-raises nothing ends it, as each look into a queue and much of the standard library does, and no failure follows from it.
-The source tells which of the two the process is in.
+Python reports both alike: `sys.exc_info` has an exception in a ``finally`` and in an ``except``. An ``except`` that
+raises nothing ends the exception, as in each look into a queue and much of the standard library, and no failure
+follows. The source tells which of the two the process is in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def on_its_way(error: BaseException | None, frame: FrameType | None) -> BaseException | None:
-    """`error`, or what it came from, as far as it goes on from where it is now; `frame` is what the process runs."""
+    """Return `error`, or its cause, as far as it propagates from its present place. `frame`: what the process runs."""
     running = set()
     while frame is not None:
         running.add(frame)
@@ -30,9 +30,9 @@ def on_its_way(error: BaseException | None, frame: FrameType | None) -> BaseExce
 
 
 def _is_handled(frame: FrameType, raised: int) -> bool:
-    """Whether the line that runs is of an ``except`` that raises nothing, for what was raised at line `raised`."""
+    """Whether the running line belongs to an ``except`` that raises nothing, for what was raised at line `raised`."""
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-    if not source:  # the interpreter's own modules handle much
+    if not source:  # the interpreter's own modules handle many exceptions
         return frame.f_code.co_filename.startswith("<frozen")
     try:
         tree = ast.parse(source)

@@ -1,13 +1,13 @@
 """Ends the training processes that a killed agent left behind in this container.
 
-An agent that is killed cannot stop its training processes. When it was the container's first one they die with it;
-otherwise (a shell that starts torchrun again) they live on, hold the accelerators and write checkpoints beside those of
-the next agent. The kernel's parent-death signal is no help: torch starts them with no hook in the child. So each agent
-leaves its mark in its environment, which every descendant inherits, and a new agent ends each process whose mark names
-an agent of the same run that no longer lives.
+A killed agent cannot stop its training processes. If it was the container's first process, they die with it. Otherwise
+(a shell that starts torchrun again) they live on, hold the accelerators and write checkpoints beside those of the next
+agent. The kernel's parent-death signal is no help: torch starts them without a hook in the child. So each agent leaves
+its mark in its environment, which every descendant inherits, and a new agent ends each process whose mark names a dead
+agent of the same run.
 
-A mark holds the agent's pid and its start time, so a reused pid does not count as alive; processes of another
-pid namespace are left alone, because their pids mean nothing here.
+A mark holds the agent's pid and its start time, so a reused pid does not count as alive. Processes of another pid
+namespace are left alone, because their pids mean nothing here.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KILL_SECONDS = 5.0
 
 
 def leave_mark(run_id: str) -> None:
-    """Mark this process, and so all that it starts from now on, as the agent of a run."""
+    """Mark this process, and thus all that it starts from now on, as the agent of a run."""
     stat = read_stat(os.getpid())
     if stat is not None:
         os.environ[MARK] = f"{os.getpid()}:{stat.started}:{run_id}"
 
 
 def agent_above(environment: Mapping[str, str]) -> int:
-    """Return the pid of the living agent that has started this process, directly or not; 0 if none has."""
+    """Return the pid of the living agent that started this process, directly or not; 0 if there is none."""
     pid, _, rest = environment.get(MARK, "").partition(":")
     if not pid.isdigit() or int(pid) == os.getpid():
         return 0

@@ -1,10 +1,11 @@
 """Ends a torchrun that was started in a worker with another rendezvous than the job's.
 
 Each such worker would train by itself, beside the others and on their checkpoints, while the job waits for all of them.
-Options win over the environment by which a job names its rendezvous, so they may come from a script in the image.
+Options take precedence over the environment by which a job names its rendezvous, so they may come from a script in the
+image.
 
-Torch loads this package in that torchrun too, see `elasticjob_torch`, so this is cheap to import and needs no torch.
-Below a living agent, in the training itself, any rendezvous will do.
+torch loads this package in that torchrun too, see `elasticjob_torch`, so this is cheap to import and needs no torch.
+Below a living agent, in the training itself, any rendezvous is allowed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ STANDALONE, BACKEND = "--standalone", "--rdzv-backend"
 
 
 def guard(registry: Any) -> None:
-    """Have torch's `registry` of rendezvous backends refuse others than the job's, when one is to be used.
+    """Have torch's `registry` of rendezvous backends refuse all but the job's when one is to be used.
 
-    It is asked by torchrun, by `elastic_launch` and by accelerate.
+    torchrun, `elastic_launch` and accelerate look backends up there.
     """
     create = registry.create_handler
 
@@ -39,7 +40,7 @@ def guard(registry: Any) -> None:
 
 
 def refusal_of(backend: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Say in a sentence why this process must not use that `backend`; None where it may."""
+    """Return a sentence on why this process must not use that `backend`; None if it may."""
     if backend == JOBS_OWN or environment.get("PET_RDZV_BACKEND") != JOBS_OWN or agent_above(environment):
         return None
     return (
@@ -49,9 +50,10 @@ def refusal_of(backend: str, arguments: Sequence[str], environment: Mapping[str,
 
 
 def _chosen_by(backend: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-    """What has chosen the `backend`, as the user wrote it. argparse takes the beginning of an option for the whole."""
+    """Return the option or variable that chose the `backend`, as the user wrote it. argparse accepts the beginning of
+    an option for the whole."""
     given = [word.partition("=")[0].replace("_", "-") for word in arguments[1:] if word.startswith("--")]
-    if backend == "c10d":  # which --standalone stands for, whatever else is given
+    if backend == "c10d":  # implied by --standalone, whatever else is given
         if any(STANDALONE.startswith(name) and len(name) > len("--") for name in given):
             return STANDALONE
         if environment.get("PET_STANDALONE", "0") != "0":

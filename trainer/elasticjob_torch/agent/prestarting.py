@@ -1,6 +1,6 @@
-"""The hook for what has processes prestarted for the next round: what the rendezvous handler asks of it.
+"""The interface between the rendezvous handler and prestarted processes for the next round.
 
-`elasticjob_torch.warm` is such a thing, and optional: no other package imports it. `create_handler` is given it.
+`elasticjob_torch.warm` implements it and is optional: no other package imports it. `create_handler` receives it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Prestarting(Protocol):
-    """Processes that are prestarted, and those of a round that were."""
+    """Prestarted processes, and training processes that were prestarted."""
 
     def is_ready(self) -> bool:
-        """Say whether no prestarted process has anything to import any more."""
+        """Say whether all prestarted processes have finished their imports."""
 
     def has_killed(self) -> bool:
-        """Say whether a training process was killed since this was last asked, as it did not come to its script."""
+        """Say whether a training process was killed since the last call because it did not reach its script."""
 
     def living(self) -> Collection[str]:
         """Return the ids of the starts of all prestarted processes."""
@@ -31,9 +31,9 @@ class SwitchOn(Protocol):
     """Begins to prestart processes."""
 
     def __call__(self, on_learned: Callable[[list[str]], bool]) -> Prestarting | None:
-        """Return None where the job does not want that, or it cannot be.
+        """Return None if the job does not want that, or if it is impossible.
 
-        ``on_learned`` hears what the script imports, and says whether that is taken.
+        ``on_learned`` receives the script's imports, and returns whether they are taken.
         """
 
 

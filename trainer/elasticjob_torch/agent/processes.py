@@ -1,4 +1,4 @@
-"""Looks at this container's processes, and ends some. Without /proc there are none."""
+"""Inspects this container's processes, and ends some. Without /proc there are none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Stat:
-    """What the kernel says of a process: its state's letter, its parent, its session, and when it was started."""
+    """The kernel's record of a process: the letter of its state, its parent, its session, and its start time."""
 
     state: str
     parent: int
@@ -28,19 +28,20 @@ class Stat:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """None when there is no such process."""
+    """Return None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return None
-    # The name in parentheses may hold anything, so count from its end: state, ppid, pgrp, session, ..., starttime.
+    # The name in parentheses may hold any character, so fields are counted from its end: state, ppid, pgrp, session,
+    # ..., starttime.
     fields = text.rpartition(")")[2].split()
     return Stat(state=fields[0], parent=int(fields[1]), session=int(fields[3]), started=fields[19])
 
 
 def all_processes() -> Iterator[tuple[int, Stat]]:
-    """Yield pid and state of each."""
+    """Yield pid and record of each process."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -51,24 +52,24 @@ def all_processes() -> Iterator[tuple[int, Stat]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return those below a process, the nearest first."""
+    """Return the descendants of a process, the nearest first."""
     children: dict[int, list[int]] = {}
     for child, stat in all_processes():
         children.setdefault(stat.parent, []).append(child)
     found = list(children.get(pid, ()))
-    for one in found:  # it grows meanwhile
+    for one in found:  # the list grows meanwhile
         found.extend(children.get(one, ()))
     return found
 
 
 def lives(pid: int, started: str) -> bool:
-    """Say whether the process that was started then still runs, and not another of the same pid."""
+    """Say whether the process with this pid and start time still runs, as opposed to a later one with the same pid."""
     stat = read_stat(pid)
     return stat is not None and stat.started == started and stat.state not in "ZX"
 
 
 def others_that_live() -> Iterator[tuple[int, str]]:
-    """Yield pid and start time of each process of this pid namespace but for this one and those above it."""
+    """Yield pid and start time of each process of this pid namespace, except this one and its ancestors."""
     spared = _self_and_ancestors()
     for pid, stat in all_processes():
         if pid not in spared and stat.state not in "ZX" and shares_pids(pid):
@@ -76,7 +77,7 @@ def others_that_live() -> Iterator[tuple[int, str]]:
 
 
 def shares_pids(pid: int) -> bool:
-    """Say whether pids mean the same to that process; False as well when it is another user's."""
+    """Say whether pids mean the same to that process; False also if it is another user's."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -84,7 +85,7 @@ def shares_pids(pid: int) -> bool:
 
 
 def variable_of(pid: int, name: str) -> str:
-    """Return a variable of the environment that a process was started with; empty when it has none."""
+    """Return a variable of the process's initial environment; empty if it has none."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
@@ -113,7 +114,7 @@ def name_of(pid: int) -> str:
 
 
 def send(processes: dict[int, str], number: signal.Signals) -> None:
-    """Signal those processes, given as pid and start time, that still live."""
+    """Signal those of the processes, given as pid and start time, that still live."""
     for pid, started in processes.items():
         if lives(pid, started):
             try:
@@ -123,7 +124,7 @@ def send(processes: dict[int, str], number: signal.Signals) -> None:
 
 
 def await_ends(processes: dict[int, str], until: float) -> dict[int, str]:
-    """Return those that still live at that time of the monotonic clock; at once when none does."""
+    """Return the processes that still live at the time ``until`` of the monotonic clock; at once if none does."""
     while True:
         left = {pid: started for pid, started in processes.items() if lives(pid, started)}
         if not left or time.monotonic() > until:

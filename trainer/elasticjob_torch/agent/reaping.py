@@ -1,9 +1,9 @@
-"""Reaps orphans of the container, where the agent is its first process: the kernel gives them to that one.
+"""Reaps orphans of the container if the agent is its first process: the kernel makes them its children.
 
-torchrun waits for the processes that it has started, and for no others; so each loader worker of a training process
-that was killed would stay a zombie. `waitpid(-1)` would take exit codes away from those who wait for them. So only that
-is reaped which no process object of this interpreter knows, and which is in another session than this process: so is
-all below a training process, and a child that was forked by hand is not.
+torchrun waits only for the processes that it has started, so each loader worker of a killed training process would stay
+a zombie. `waitpid(-1)` would take exit codes away from other waiting code. So only such zombies are reaped that no
+process object of this interpreter knows and that are in another session than this process: that is true of all
+descendants of a training process, and false for a child forked by hand.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _PAUSE_SECONDS = 1.0
 
 
 class Reaper:
-    """`look` is to be called often. `adopts`: orphans become this process's children."""
+    """Call `look` often. `adopts`: whether orphans become this process's children."""
 
     def __init__(self, *, adopts: bool | None = None) -> None:
         self._adopts = os.getpid() == _FIRST if adopts is None else adopts
-        self._seen: set[tuple[int, str]] = set()  # at the last look: pid and start time
+        self._seen: set[tuple[int, str]] = set()  # zombies of the last look: pid and start time
         self._next = 0.0
 
     def look(self, known: Iterable[int] = ()) -> None:
-        """Reap what has been an unknown zombie for a second. `known` are pids that somebody waits for in any case."""
+        """Reap what has been an unknown zombie for a second. `known`: pids that other code waits for in any case."""
         if not self._adopts or not _has_zombie() or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PAUSE_SECONDS
@@ -47,7 +47,7 @@ class Reaper:
 
 
 def _has_zombie() -> bool:
-    """Say whether any child has ended and was not waited for; one call of the system, which takes nothing away."""
+    """Say whether any child has ended and was not reaped; one system call, which reaps nothing."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -64,7 +64,7 @@ def _zombies() -> set[tuple[int, str]]:
 
 
 def _waited_for() -> set[int]:
-    """Return the pids of all processes that an object of this interpreter stands for."""
+    """Return the pids of all process objects of this interpreter."""
     kinds: tuple[type, ...] = (subprocess.Popen,)
     if (forked := sys.modules.get("multiprocessing.popen_fork")) is not None:
         kinds += (forked.Popen,)

@@ -1,10 +1,10 @@
-"""Keeps why a training process fails: the exception that ends it, as torch's ``@record`` does, or its last words.
+"""Keeps why a training process fails: the exception that ends it, as torch's ``@record`` does, or its last line.
 
-Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor where a framework shows the exception by
-itself, and argparse ends by such an exit, too. Then the last line on stderr is kept, as far as Python wrote it. When
-the agent asks, as it is about to stop the process, the exception that is on its way through it is kept (`in_flight`).
+Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor if a framework shows the exception itself;
+argparse ends by such an exit too. In these cases the last line on stderr is kept, if Python wrote it. When the agent
+asks, as it is about to stop the process, the exception in flight is kept (`in_flight`).
 
-Called by ``sitecustomize``, at the start of each Python process: so it must stay cheap, and imports no torch.
+``sitecustomize`` calls this at the start of each Python process: so it must be cheap, and imports no torch.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType, TracebackType
 
-ASKED = 46  # SIGRTMIN+12, beside that of `stacks`
+ASKED = 46  # SIGRTMIN+12, next to that of `stacks`
 LAST_WORDS = "last on stderr: "
-_KEPT = 2000  # characters of what was written last
-_FILE = "TORCHELASTIC_ERROR_FILE"  # torch's: where a training process leaves its exception
+_KEPT = 2000  # of the last characters written
+_FILE = "TORCHELASTIC_ERROR_FILE"  # torch's variable: where a training process leaves its exception
 
 
 def record_exception(environ: Mapping[str, str] = os.environ) -> None:
-    """Have this process leave in its error file why it fails, if torch's agent has started it to train.
+    """Have this process leave in its error file why it fails, if torch's agent started it to train.
 
-    A training process's own children, which have the same environment, are left alone; so is a file that is there.
+    A training process's own children, which have the same environment, are left alone; an existing file is kept.
     """
     file = environ.get(_FILE)
     if not file or not is_training_process(environ):
@@ -46,7 +46,7 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
             stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             said = ": ".join(filter(None, (type(error).__name__, str(error))))
             _write(environ.get(_FILE, file), said, stack, environ.get("RANK"))
-        except Exception:  # the exception itself is what has to be shown
+        except Exception:  # the exception itself has to be shown in any case
             traceback.print_exc()
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -54,33 +54,33 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
         shown(kind, error, trace)
 
     def answer(number: int, frame: FrameType | None) -> None:
-        from elasticjob_torch.agent.on_its_way import on_its_way  # which imports much
+        from elasticjob_torch.agent.on_its_way import on_its_way  # imports many modules
 
-        with contextlib.suppress(Exception):  # it was not asked for by the script
+        with contextlib.suppress(Exception):  # the script did not ask for this, so it must not fail by it
             error = on_its_way(sys.exc_info()[1], frame)
             if isinstance(error, Exception):
                 keep(error)
-        _signal.signal(number, _signal.SIG_IGN)  # by which the agent sees that it was answered
+        _signal.signal(number, _signal.SIG_IGN)  # the agent sees by this that the process has answered
 
     def leave_last_words() -> None:
         if said := last_line():
             try:
                 _write(environ.get(_FILE, file), f"{LAST_WORDS}{said}", said, environ.get("RANK"))
             except OSError:
-                return  # the agent tells the exit code
+                return  # the agent reports the exit code
 
     sys.excepthook = hook
     with contextlib.suppress(OSError, ValueError):  # a system without such signals
         _signal.signal(ASKED, answer)
     last_line = _listen(sys.stderr)
-    atexit.register(leave_last_words)  # the first that is registered runs last
+    atexit.register(leave_last_words)  # the first registered function runs last
 
 
 def _listen(stderr: TextIO | None) -> Callable[[], str]:
-    """Return what tells the last line that Python has written there, which is empty if there is none."""
+    """Return a function that returns the last line that Python has written there, empty if there is none."""
     script = sys.argv[0] if sys.argv else ""
     missing = script not in ("", "-c", "-m") and not os.path.exists(script)
-    text = f"can't open file {script!r}\n" if missing else ""  # Python 3.10 says so beside `sys.stderr`
+    text = f"can't open file {script!r}\n" if missing else ""  # Python 3.10 writes that without using `sys.stderr`
     if stderr is None:
         return lambda: text
     write = stderr.write
@@ -100,4 +100,4 @@ def _write(file: str, said: str, stack: str, rank: str | None) -> None:
         with open(file, "x", encoding="utf-8") as opened:
             json.dump({"message": {"message": said, "extraInfo": extra}}, opened)
     except FileExistsError:
-        return  # by @record, or the exception is there
+        return  # written by @record, or the exception is there

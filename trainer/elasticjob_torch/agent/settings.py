@@ -1,4 +1,4 @@
-"""What a handler is told by torchrun: endpoint, run id and ``--rdzv-conf``; and by the job, in its environment.
+"""The settings of a handler: endpoint, run id and ``--rdzv-conf`` from torchrun; times from the job's environment.
 
 Pure: no environment, no sockets, no torch. Every error names the option at fault.
 """
@@ -15,16 +15,16 @@ from elasticjob_torch.sidecar.address import UNIX, Address
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SIDECAR = "PET_RDZV_ENDPOINT"  # for torchrun, whose option wins over it
+SIDECAR = "PET_RDZV_ENDPOINT"  # read by torchrun, whose option takes precedence
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
-_STORE_SECONDS = 300.0  # as torch's own store
+_STORE_SECONDS = 300.0  # as in torch's own store
 _ROUNDS_END_SECONDS = 60.0  # until this worker has heard that the round has ended
 
-# Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
+# Keys that a command line for torch's own backends may contain; refusing them would break it.
 _WITHOUT_EFFECT = {
-    "timeout": "",  # torchrun itself always sends this one
-    # torchrun would end, as a failure of its worker, where the pods of others are missing
+    "timeout": "",  # always sent by torchrun itself
+    # a timeout here would end torchrun, as its worker's failure, while pods of other workers are missing
     "join_timeout": ": spec.rendezvous.joinTimeoutSeconds, the job's own, runs only while there are pods to wait for",
     # how long one heartbeat may take to be written
     "heartbeat": ": the sidecar writes the heartbeats, and tries each again until it is written",
@@ -41,25 +41,25 @@ _WITHOUT_EFFECT = {
     "ca_cert": "",
     "ssl_cert": "",
     "ssl_cert_key": "",
-    # how long to wait after somebody else's write of the state was faster
+    # how long to wait after another writer was faster
     "cas_backoff_max_seconds": ": the operator alone writes the state of the rendezvous",
 }
 _WAITS = ("close_timeout", "sidecar_timeout")
 _NUMBERS = ("last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
 _KNOWN = (*_WAITS, *_NUMBERS, *_WITHOUT_EFFECT)
 
-# torch's defaults, for the one of the two that is not given
+# torch's defaults, if only one of the two is given
 _KEEP_ALIVE_INTERVAL = 5
 _KEEP_ALIVE_MAX_ATTEMPT = 3
 
 
 class SettingsError(ValueError):
-    """An option of torchrun that this backend cannot work with; the message names it."""
+    """An option of torchrun that this backend cannot use; the message names it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to reach the sidecar, and for how long to wait. All times are in seconds."""
+    """How to reach the sidecar, and how long to wait. All times are in seconds."""
 
     address: Address
     run_id: str
@@ -68,13 +68,13 @@ class Settings:
     sidecar_timeout: float = 30.0
     """How long the sidecar may be unreachable (it restarts) before that is an error."""
     last_call_timeout: int | None = None
-    """How long a round that has its minimum waits for more workers. None (the default): as long as the job's own
-    ``spec.rendezvous.lastCallSeconds``. The longest of all agents' applies."""
+    """How long a round that has its minimum waits for more workers. None (the default): the job's own
+    ``spec.rendezvous.lastCallSeconds``. The longest among all agents applies."""
     worker_lost: int | None = None
-    """``keep_alive_interval`` times ``keep_alive_max_attempt``: for how long this worker may be silent before it is
-    lost. None (the default): as long as the job's own ``spec.rendezvous.workerLostSeconds``."""
+    """``keep_alive_interval`` times ``keep_alive_max_attempt``: how long this worker may be silent before it is lost.
+    None (the default): the job's own ``spec.rendezvous.workerLostSeconds``."""
     stop_timeout: float | None = None
-    """How long processes may take to end at SIGTERM when their round is over. None: as long as torch gives them."""
+    """How long processes may take to end after SIGTERM when their round is over. None: torch's own time."""
     store_ready: float | None = None
     """How long rank 0 may take to serve the round's store before the operator ends the round."""
     ignored: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ class Settings:
 
     @property
     def limits(self) -> dict[str, int]:
-        """What a join says to the sidecar of limits in place of the job's."""
+        """Return the limits that a join sends to the sidecar in place of the job's."""
         named = {"last_call": self.last_call_timeout, "worker_lost": self.worker_lost}
         return {name: seconds for name, seconds in named.items() if seconds is not None}
 
     @property
     def store_timeout(self) -> float:
-        """How long to wait for the round's store: the operator ends a round without one before that."""
+        """How long to wait for the round's store: the operator ends a round without one earlier."""
         return max(_STORE_SECONDS, (self.store_ready or 0.0) + _ROUNDS_END_SECONDS)
 
 
@@ -98,8 +98,8 @@ def parse_settings(
     """Check torchrun's options, and the job's times in the environment, and return them as `Settings`.
 
     Raises:
-        SettingsError: the endpoint is not the sidecar's, a key of --rdzv-conf is unknown, or a value is not a number
-            that it can have.
+        SettingsError: the endpoint is not the sidecar's, a key of --rdzv-conf is unknown, or a value is not an allowed
+            number.
     """
     address = _parse_endpoint(endpoint)
     of_this_pod = environment.get(SIDECAR, "")

@@ -1,8 +1,8 @@
-"""Looks at an agent's training processes when nobody in the round takes steps: what each does, and its stacks.
+"""Inspects an agent's training processes when no member of the round takes steps: what each does, and its stacks.
 
-What a process does is read from the kernel, several times within a second, of its main thread: a process that was
-stopped, or that holds Python's lock in an endless loop, cannot tell by itself. Where a GPU is in use, to wait for it
-may look like work, so such a process is never said to compute.
+The state of a process's main thread is read from the kernel, several times within a second: a process that was stopped,
+or that holds Python's lock in an endless loop, cannot report by itself. Waiting for a GPU may look like work, so a
+process that uses one is never reported to compute.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOKS, _PAUSE_SECONDS = 20, 0.05
-_MOST = 0.8  # of the looks, to be a state
-_WRITE_SECONDS = 1.0  # until a process has seen that it was asked for its stacks
-_WRITTEN_SECONDS = 0.1  # from then on until they are written, so that those of two processes do not mix
+_MOST = 0.8  # the share of looks that makes a state
+_WRITE_SECONDS = 1.0  # until a process has seen the request for its stacks
+_WRITTEN_SECONDS = 0.1  # from then until they are written, so that those of two processes do not mix
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
 
 State = wire.ProcessState
@@ -44,18 +44,18 @@ _WORDS = {
 
 
 class Stalls:
-    """Looks once for each time that the sidecar says that nobody takes steps.
+    """Inspects the processes once for each time that the sidecar reports a stall.
 
     Args:
-        tell: is told the round, the state of the process that is most at fault, and its local rank.
+        tell: receives the round, the state of the process that is most at fault, and its local rank.
     """
 
     def __init__(self, tell: Callable[[int, wire.ProcessState, int], object]) -> None:
         self._tell = tell
-        self._looked = 0  # the round that was looked at since the sidecar says so
+        self._looked = 0  # the round that was inspected since the sidecar reported the stall
 
     def look(self, view: wire.View | None, processes: Sequence[int]) -> None:
-        """Take note of what the sidecar says; returns at once. ``processes`` are pids, in the order of local ranks."""
+        """Note the sidecar's view; returns at once. ``processes`` are pids, in the order of local ranks."""
         round_number = view.handed if view is not None and view.stalled else 0
         if round_number and round_number != self._looked and processes:
             look = threading.Thread(
@@ -80,12 +80,12 @@ class Stalls:
 
 
 def training_process(started: int) -> int:
-    """Return the process that writes its stacks: the one that the agent has started, or the nearest below a wrapper."""
+    """Return the process that writes its stacks: the one that the agent started, or the nearest below a wrapper."""
     return next((process for process in (started, *descendants(started)) if hears(process)), started)
 
 
 def states_of(processes: Iterable[int]) -> dict[int, State]:
-    """Return what each process does, by pid; one that has ended is left out. Takes a second."""
+    """Return the state of each process, by pid, without those that have ended. Takes a second."""
     seen: dict[int, Counter[State]] = {process: Counter() for process in processes}
     for look in range(_LOOKS):
         time.sleep(_PAUSE_SECONDS if look else 0)
@@ -119,7 +119,7 @@ def _judged(process: int, states: Counter[State]) -> State:
 
 
 def _letter(process: int) -> str:
-    """The kernel's letter for the state of the main thread; empty when it is gone."""
+    """Return the kernel's letter for the state of the main thread; empty if it is gone."""
     try:
         with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(") ")[2][:1]

@@ -1,9 +1,9 @@
 """One agent's way through the rendezvous, from its start to its end, without torch, threads or sockets.
 
-Holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change, and how it
-ends. It is written as steps that yield what is to be done next, a call that may take its time, and go on with what
-that returns or raises: `Membership` does it and waits, a simulator lets time pass. A signal's exception may surface
-in any line, so state changes are single assignments, made last.
+It holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change, and how it
+ends. It is written as generators of steps. Each yields a call that may take time, and continues with its result or its
+exception: `Membership` makes the call and waits, a simulator lets time pass. A signal's exception may surface in any
+line, so state changes are single assignments, made last.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Steps = Generator[Callable[[], Any], Any, T]  # yields what is to be done, is sent its result, returns what came of it
+Steps = Generator[Callable[[], Any], Any, T]  # yields a call, receives its result, returns the result of all
 
 _STORE_SLICE_SECONDS = 20.0
-# While the API server is away, the word of success is worth waiting for: this process ends with it.
+# While the API server is unavailable, success is worth waiting for: the record of it is lost with this process.
 _FINISH_SECONDS = wire.RECORDED_SECONDS
 
 
 class CannotRunHere(Exception):
-    """This process runs where it cannot work; the message is one sentence for the user."""
+    """This process runs where it cannot work. The message is one sentence for the user."""
 
 
 class AgentStateMachine(ABC):
@@ -76,7 +76,7 @@ class AgentStateMachine(ABC):
         self._done_before = False  # told that the stage is finished: the sidecar has recorded that
         self._succeeded = 0  # the round whose work is done
         self._recorded = 0  # the same, once it is recorded
-        self._ended: bool | None = None  # whether the end is recorded, once it was told
+        self._ended: bool | None = None  # whether the end is recorded, once it was sent
 
     def opening(self) -> Steps[None]:
         settings = self._settings
@@ -90,7 +90,7 @@ class AgentStateMachine(ABC):
         self._check_run_id(ours.run_id)
         self._events.start()
         try:
-            yield from self._stream_opens()  # it does not where another torchrun of this pod lives
+            yield from self._stream_opens()  # it never opens while another torchrun of this pod lives
         except SidecarUnavailable as error:
             raise CannotRunHere(f"the sidecar at {settings.address} does not serve: {error}") from error
 
@@ -110,7 +110,7 @@ class AgentStateMachine(ABC):
         return 1 if view is None else max(1, view.waiting)
 
     def has_ended(self, number: int) -> bool:
-        """Say whether the round ``number`` is known to be over for this agent."""
+        """Say whether this agent knows that the round ``number`` is over."""
         view = self._events.view
         return self._events.superseded or (view is not None and view.ends_round(number))
 
@@ -121,7 +121,7 @@ class AgentStateMachine(ABC):
         return "told to leave" if view.leaving else view.reason
 
     def is_over(self) -> bool:
-        """Say whether all have succeeded, or the whole job has ended, so that no agent has to be waited for."""
+        """Say whether all members have succeeded, or the whole job has ended, so that no agent has to be awaited."""
         view = self._events.view
         if view is None:
             return False
@@ -146,7 +146,7 @@ class AgentStateMachine(ABC):
                 yield partial(self._sleep, 0.1)
                 continue
             except JoinTimeout:
-                refused_until = 0.0  # how long the job may wait is the operator's to say
+                refused_until = 0.0  # the operator decides how long the job may wait
                 continue
             except (Superseded, OtherScript) as error:
                 raise CannotRunHere(str(error)) from error
@@ -161,16 +161,16 @@ class AgentStateMachine(ABC):
             return handed
 
     def use(self, handed: wire.Round) -> None:
-        """Take the round into use; from now on its end is reported by `notice_change`."""
+        """Take the round into use. From now on `notice_change` reports its end."""
         self._told = False
         self._used = handed.number
 
     def excuse(self) -> None:
-        """Ask for the next round as if told to, though processes have failed: this agent itself has ended them."""
+        """Ask for the next round as if told to, although processes have failed: this agent itself ended them."""
         self._told = True
 
     def give_up(self, handed: wire.Round) -> None:
-        """Ask for a later round next time: this one's store did not come or broke."""
+        """Ask for a later round next time: this one's store did not come, or broke."""
         self._told = self.has_ended(handed.number)
         self._used = handed.number
 
@@ -217,7 +217,7 @@ class AgentStateMachine(ABC):
             try:
                 self._ended = stopped or (yield from self._telling_end(exit_code))
             finally:
-                self._ended = bool(self._ended)  # a stop signal may have come between
+                self._ended = bool(self._ended)  # a stop signal may have come in between
                 self._events.stop()
         return self._ended
 
@@ -236,7 +236,7 @@ class AgentStateMachine(ABC):
         return True
 
     def _telling(self, tell: Callable[[], Any], seconds: float) -> Steps[None]:
-        """Make a call that the sidecar takes of a trainer it knows: a new one does once the stream is open again."""
+        """Make a call that requires the sidecar to know this trainer, which it does once the stream is open again."""
         patience = min(seconds, self._settings.sidecar_timeout)
         deadline = self._clock() + patience
         while True:
@@ -255,16 +255,16 @@ class AgentStateMachine(ABC):
             return wire.JoinCause.STARTED
         if self._told or self.notice_change():
             return wire.JoinCause.MEMBERSHIP_CHANGED
-        # The loss of a peer may show in broken connections first: the operator judges when it knows of both.
+        # A lost peer may show first as broken connections: the operator judges once it knows of both.
         log.info("round %d is over for this worker: its processes failed", self._used)
         return wire.JoinCause.WORKER_FAILED
 
     @abstractmethod
     def _go(self, steps: Steps[T]) -> T:
-        """Do the steps."""
+        """Run the steps."""
 
     def _still_waiting(self, seconds: float) -> None:
-        """Say what a join waits for; raises `SidecarUnavailable` when the sidecar has fallen silent meanwhile."""
+        """Log what a join waits for. Raises `SidecarUnavailable` if the sidecar has gone silent meanwhile."""
         return self._go(self._asking_on(seconds))
 
     def _asking_on(self, seconds: float) -> Steps[None]:

@@ -1,9 +1,9 @@
-"""What torchrun hears of signals: a stop ends it before it has started its training processes, and how those end.
+"""torchrun's signals: a stop signal ends it before it has started its training processes, and SIGCHLD is not ignored.
 
-torch installs its signal handlers only when it starts those, after the first rendezvous. Until then a
+torch installs its signal handlers only when it starts training processes, after the first rendezvous. Until then a
 torchrun that is its container's first process ignores SIGTERM, as the kernel drops signals to pid 1 that have no
-handler: deleting a pod that waits for peers would take its whole grace period. Signals that already have a
-handler are left alone, and torch later puts its own handlers in the place of these.
+handler: deleting a pod that waits for peers would take its whole grace period. Signals that already have a handler are
+left alone, and torch later replaces these handlers by its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
-    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal that nobody handles.
+    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal without a handler.
 
-    That SIGCHLD is ignored, as a shell's ``trap '' CHLD`` has it be, is taken back: the kernel would tell nobody how a
-    child has ended, and each failure would pass for a success. So it is for the training processes' own children.
+    If SIGCHLD is ignored, as after a shell's ``trap '' CHLD``, the default is restored: otherwise the kernel would
+    discard how a child has ended, and each failure would pass for a success. It is restored for the training processes'
+    own children too.
     """
     if threading.current_thread() is not threading.main_thread():
-        return  # only there can handlers be set
+        return  # handlers can be set only there
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise make_error(signal.Signals(number))

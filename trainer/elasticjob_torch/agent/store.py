@@ -1,8 +1,7 @@
-"""The round's store as torch's agent gets to see it.
+"""The round's store as torch's agent uses it.
 
-It passes each call on to a TCPStore, but its waits end with the round, where torch's own would sit for up to 300
-seconds in C++. It has the methods that ``Store`` of the running torch has, no more and no fewer, so that ``hasattr``
-tells a caller the truth.
+It passes each call on to a TCPStore, but its waits end with the round, where torch's own would wait for up to 300
+seconds in C++. It has exactly the methods that ``Store`` of the running torch has, so that ``hasattr`` is right.
 """
 
 from __future__ import annotations
@@ -51,21 +50,21 @@ class StoreBroken(DistStoreError):  # type: ignore[misc]
 class AgentStore(Store):  # type: ignore[misc]
     """The round's store for this agent.
 
-    It connects when it is used first: where all workers have as many processes, torch's agent has no use for it
-    before the exit barrier, and training processes make connections of their own.
+    It connects at its first use: if all workers have the same number of processes, torch's agent does not use it before
+    the exit barrier, and training processes make connections of their own.
 
     Args:
-        find: where the round's store answers; waits for that at most as many seconds as it is told, and raises
+        find: returns where the round's store answers; waits for that at most the given seconds, and raises
             `SidecarError`.
         world_size: the number of agents in the round.
         has_ended: whether the round is over; asked during every wait.
         is_over: whether the whole job has ended.
         on_finish: called once, before this agent enters the exit barrier.
-        find_within: how many seconds to wait for the store before its first use; the operator ends a round without
-            one before that.
+        find_within: how many seconds to wait for the store before its first use; the operator ends a round without one
+            before that.
 
-    Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
-    own ``DistStoreError``, which says "timeout", after ``timeout``, which is torch's own too. Threads may share it.
+    Every method raises `StoreBroken` if the round has ended or its store is gone. Methods that wait raise torch's own
+    ``DistStoreError``, which says "timeout", after ``timeout``, which is also torch's. Threads may share it.
     """
 
     def __init__(
@@ -88,10 +87,11 @@ class AgentStore(Store):  # type: ignore[misc]
         self._connecting = threading.Lock()
         self._exiting = exiting = threading.Event()
         self._is_gone: Callable[[], bool] = lambda: has_ended() or (exiting.is_set() and is_over())
-        self._inner: list[TCPStore] = []  # one, once there is a connection
+        self._inner: list[TCPStore] = []  # one item, once there is a connection
         self._thread = CallThread(self._is_gone)
-        self._clones: list[AgentStore] = []  # a PrefixStore's clone does not keep the Python half of its inner one
-        # the destructor of torch's store waits for the server's thread: not where this one is closed or dropped
+        self._clones: list[AgentStore] = []  # a PrefixStore's clone keeps no reference to its inner one's Python half
+        # the destructor of torch's store waits for the server's thread, so it must not run where this one is closed or
+        # dropped
         self._let_go = weakref.finalize(self, self._thread.end, self._inner.clear)
         self._let_go.atexit = False
 
@@ -104,13 +104,13 @@ class AgentStore(Store):  # type: ignore[misc]
     def connect(self, seconds: float | None = None) -> TCPStore:
         """Connect to the round's server, unless that is done or it is in this process.
 
-        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds`` (default: ``find_within``), or when
-        the round has ended.
+        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds`` (default: ``find_within``), or if the
+        round has ended.
         """
         deadline = time.monotonic() + (self._find_within if seconds is None else seconds)
         with self._connecting:
             while not self._inner:
-                # Pinged anew each time: a client is only made where the sidecar has just seen the store answer.
+                # Looked up each time: a client is made only where the sidecar has just seen the store answer.
                 address = self._find(deadline - time.monotonic())
                 try:
                     self._inner.append(self._run(partial(connect_store, address.host, address.port)))
@@ -121,13 +121,13 @@ class AgentStore(Store):  # type: ignore[misc]
                         raise StoreBroken(f"the round ended: {error}") from error
                     log.info("connecting to the round's store again: %s", error)
                     time.sleep(0.1)
-            held = self._inner[:1]  # closed meanwhile by another thread, perhaps
+            held = self._inner[:1]  # another thread may have closed it meanwhile
         if not held:
             raise StoreBroken("the round's store is closed")
         return held[0]
 
     def close(self) -> None:
-        """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
+        """Drop the connection, and the server if it is here. Returns at once; raises nothing."""
         self._closed = True
         while self._clones:
             self._clones.pop().close()
@@ -143,11 +143,12 @@ class AgentStore(Store):  # type: ignore[misc]
         return bytes(self._pass_on(lambda inner: inner.get(key)))
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return it. On the exit barrier's counter, tell first that this agent is done."""
+        """Add to a counter and return it. Before adding to the exit barrier's counter, report that this agent is
+        done."""
         if not key.startswith(_EXIT_BARRIER):
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
         self._on_finish()
-        self._exiting.set()  # rank 0 may have ended by now, and its store with it, if that was the end of all
+        self._exiting.set()  # rank 0 may have ended by now, and its store with it, if this was the last agent
         try:
             self._connected(_EXIT_SECONDS)
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
@@ -162,7 +163,7 @@ class AgentStore(Store):  # type: ignore[misc]
         return bool(self._pass_on(lambda inner: inner.check(list(keys))))
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        """Write a key if it has the expected value; return the value it has then."""
+        """Write a key if it has the expected value; return its value after that."""
         return bytes(self._pass_on(lambda inner: inner.compare_set(key, expected_value, desired_value)))
 
     def delete_key(self, key: str) -> bool:
@@ -187,10 +188,10 @@ class AgentStore(Store):  # type: ignore[misc]
         return int(self._pass_on(lambda inner: inner.num_keys()))
 
     def has_extended_api(self) -> bool:
-        """Say that `append`, `multi_get` and `multi_set` are there."""
+        """Say that `append`, `multi_get` and `multi_set` exist."""
         return True
 
-    # torch's C++, PrefixStore for one, looks these two up by their C++ names
+    # torch's C++ (PrefixStore, for example) looks these two up by their C++ names
     deleteKey = delete_key  # noqa: N815
     getNumKeys = num_keys  # noqa: N815
 
@@ -248,9 +249,9 @@ class AgentStore(Store):  # type: ignore[misc]
     if hasattr(Store, "barrier"):
 
         def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
-            """Wait until ``world_size`` callers have come to this barrier."""
+            """Wait until ``world_size`` callers have entered this barrier."""
             limit = self.timeout if timeout is None else timeout
-            clone = self.clone()  # torch's barrier keeps a connection to itself until it ends
+            clone = self.clone()  # torch's barrier keeps a connection busy until it ends
             try:
                 clone._pass_on(
                     lambda inner: inner.barrier(key, world_size, limit), limit.total_seconds() + _CALL_SECONDS
@@ -268,12 +269,12 @@ class AgentStore(Store):  # type: ignore[misc]
         raise DistStoreError(f"wait timeout after {limit:g} s: {what} did not come into the round's store")
 
     def _wait_at_exit(self, keys: Sequence[str], limit: float) -> None:
-        """Wait for the other agents' success; their failure is no concern of this one, whose work is done.
+        """Wait for the other agents' success. Their failure does not concern this one, whose work is done.
 
-        The agent that serves the store stays as long as the round stands: others may still be saving.
+        The agent that serves the store stays while the round stands: others may still be saving.
         """
         if not self._inner:
-            return  # not reached when this agent told that it is done
+            return  # not reached if this agent has reported that it is done
         try:
             seconds = float("inf") if self._serves else limit
             if self._poll(", ".join(keys), lambda: self.check(keys), seconds, self._nobody_comes):
@@ -287,7 +288,7 @@ class AgentStore(Store):  # type: ignore[misc]
         return self._has_ended() or self._is_over()
 
     def _part(self) -> None:
-        """Let the server outlive the other agents' last calls, which would else fail noisily."""
+        """Let the server outlive the other agents' last calls, which would otherwise fail with errors in their logs."""
         past = self._pass_on(lambda inner: inner.add(_GOODBYES, 1))
         deadline = time.monotonic() + _GOODBYE_SECONDS
         while self._serves and past < self._world_size and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
 """The round's TCPStore: how rank 0's agent serves it, and how the others connect.
 
 It is served with the trainer's own torch, on a socket bound to loopback (``host_name`` alone would still bind every
-address), at a fresh port each round. All reach it through their sidecars.
+address), at a new port each round. All agents reach it through their sidecars.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def serve_store() -> TCPStore:
 
 
 def _libuv_takes_a_socket(version: str) -> bool:
-    """Say whether torch's newer server can be given a bound socket: from torch 2.8 on."""
+    """Say whether torch's newer server accepts a bound socket: from torch 2.8 on."""
     major, minor = version.split(".")[:2]
     return (int(major), int(minor)) >= (2, 8)
 
 
 def connect_store(host: str, port: int) -> TCPStore:
-    """Connect to the round's store; blocks, so call it on a `CallThread`."""
+    """Connect to the round's store. It blocks, so call it on a `CallThread`."""
     return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False)

@@ -1,8 +1,7 @@
 """The torchrun rendezvous backend "kubernetes": torch's own dynamic rendezvous, kept in a ConfigMap.
 
-For pods that no ElasticJob operator looks after: bare ones, a Job's, a JobSet's, a StatefulSet's. It needs a
-service account that may read and write two ConfigMaps, and nothing else. Importing it must stay cheap, see
-`elasticjob_torch`.
+For pods without an ElasticJob operator: bare ones, or those of a Job, a JobSet or a StatefulSet. It needs a service
+account that may read and write two ConfigMaps, and nothing else. Importing it must be cheap, see `elasticjob_torch`.
 """
 
 from __future__ import annotations

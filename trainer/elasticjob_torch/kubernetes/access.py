@@ -1,6 +1,7 @@
-"""How a pod reaches the API server: address, certificate authority and token, as the kubelet puts them there.
+"""A pod's access to the API server: address, certificate authority and token, from the places where the kubelet puts
+them.
 
-Files are read anew for each use, because the kubelet replaces them while the pod runs.
+Files are read for each use, because the kubelet replaces them while the pod runs.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Access:
 
     @property
     def authority(self) -> Path:
-        """The certificate authority that vouches for the API server."""
+        """The certificate authority of the API server."""
         return self.directory / "ca.crt"
 
     def token(self) -> str:
-        """Return the service account's present token. Raises OSError."""
+        """Return the service account's current token. Raises OSError."""
         return (self.directory / "token").read_text().strip()
 
     def namespace(self) -> str:
@@ -44,7 +45,7 @@ class Access:
         return (self.directory / "namespace").read_text().strip()
 
     def own_address(self) -> str:
-        """Return the address of this pod as the cluster sees it. Nothing is sent. Raises OSError."""
+        """Return this pod's address in the cluster. Nothing is sent. Raises OSError."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((self.host, self.port))
@@ -52,7 +53,7 @@ class Access:
 
 
 def find_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:
-    """Return the access of this pod.
+    """Return this pod's access.
 
     Raises:
         NotInAPod: a variable or file is missing.

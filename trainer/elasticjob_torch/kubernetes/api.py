@@ -1,7 +1,7 @@
-"""Calls to the Kubernetes API over HTTPS, with the standard library alone. Knows no kind of object.
+"""Calls to the Kubernetes API over HTTPS, with the standard library alone. It knows no kind of object.
 
-A call that fails in passing (no answer, a busy or restarting server, a token just replaced) is made again until
-its patience is over. Such a call may have had its effect all the same: callers make their changes repeatable.
+A call that fails temporarily (no answer, a busy or restarting server, a token just replaced) is repeated until its
+patience is over. Such a call may have taken effect nevertheless: callers make their changes repeatable.
 
 Errors::
 
@@ -11,11 +11,11 @@ Errors::
     ├── NotFound        404
     ├── Conflict        409: the object has changed, or exists already
     ├── Gone            410: the version asked for is too old
-    └── Rejected        any other refusal; what was sent will never be accepted
+    └── Rejected        any other refusal; the request will never be accepted
 
-A server that is slow and one that cannot be reached look the same to a plain time limit. The kernel tells them apart:
-that of a slow server's machine still acknowledges what it gets. So a connection breaks `_REACHED_SECONDS` after the
-last acknowledgement, while a client may wait longer for an answer.
+A plain timeout cannot tell a slow server from an unreachable one. The kernel can: a slow server's machine still
+acknowledges what it receives. So a connection breaks `_REACHED_SECONDS` after the last acknowledgement, while a client
+may wait longer for an answer.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 5.0
 _REACHED_SECONDS = 10
-_QUICK_SECONDS = 1.0  # of an answer, after which a new connection costs nobody much
+_QUICK_SECONDS = 1.0  # an answer within this time shows that a new connection is cheap
 _MAX_PAUSE_SECONDS = 2.0
 _MAX_ANSWER_BYTES = 16 << 20
 _PASSING = {401, 408, 429, 500, 502, 503, 504}
-_LIFETIME_SECONDS = 60.0  # of a connection; a new one reads the authority anew and may reach another server
+_LIFETIME_SECONDS = 60.0  # of a connection; a new one reads the authority again and may reach another server
 _PROBES = {
     "TCP_KEEPIDLE": 4,
     "TCP_KEEPINTVL": 2,
     "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": _REACHED_SECONDS * 1000,  # for what was sent, and with probes for an idle connection, too
+    "TCP_USER_TIMEOUT": _REACHED_SECONDS * 1000,  # for sent data, and with probes also for an idle connection
 }
 
 
 class ApiError(Exception):
-    """Base of what a call can raise."""
+    """Base class of the errors of a call."""
 
 
 class Unavailable(ApiError):
-    """The API server did not answer, or asks to come back later."""
+    """The API server did not answer, or asks for a retry later."""
 
 
 class Forbidden(ApiError):
@@ -67,7 +67,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """The object is no longer as it was, or exists already."""
+    """The object has changed, or exists already."""
 
 
 class Gone(ApiError):
@@ -75,7 +75,7 @@ class Gone(ApiError):
 
 
 class Rejected(ApiError):
-    """The API server will never accept this."""
+    """The API server will never accept this request."""
 
 
 _KINDS: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone}
@@ -85,7 +85,7 @@ class ApiClient:
     """The API server, as this pod's service account sees it. Threads may share it.
 
     Args:
-        clock: is told of each answer.
+        clock: receives the time of each answer.
         answer_seconds: how long an attempt waits for its answer.
     """
 
@@ -99,7 +99,7 @@ class ApiClient:
         self._renew_at = 0.0
 
     def clone(self, answer_seconds: float | None = None) -> ApiClient:
-        """Return the same over a connection of its own, whose calls wait for none of this one's."""
+        """Return the same client with a connection of its own, whose calls never wait for this one's."""
         return type(self)(self.access, self._clock, answer_seconds or self._answer_seconds)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class ApiClient:
     def call(
         self, method: str, path: str, body: Any = None, *, patience: float, content_type: str = "application/json"
     ) -> dict[str, Any]:
-        """Make the call, and make it again for ``patience`` seconds while it fails in passing.
+        """Make the call, and repeat it for ``patience`` seconds while it fails temporarily.
 
         Raises:
             ApiError: see above.
@@ -133,10 +133,10 @@ class ApiClient:
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     def watch(self, path: str, seconds: float) -> Generator[dict[str, Any], None, None]:
-        """Yield the events of a watch, for ``seconds`` at most; ends early when the server ends it.
+        """Yield the events of a watch, for at most ``seconds``; ends early if the server ends it.
 
         Raises:
-            ApiError: see above; `Unavailable` also when the connection breaks.
+            ApiError: see above; `Unavailable` also if the connection breaks.
         """
         connection = self._connect()
         try:
@@ -177,7 +177,7 @@ class ApiClient:
                 raise Unavailable(f"the API server at {where} did not answer: {_describe(error)}") from error
             except BaseException as error:
                 if not isinstance(error, ApiError):
-                    self._drop()  # a signal may have interrupted it half way
+                    self._drop()  # a signal may have interrupted it midway
                 raise
 
     def _exchange(self, method: str, path: str, payload: bytes | None, content_type: str) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class ApiClient:
         began = time.monotonic()
         response = self._send(self._connection, method, path, payload, content_type)
         self._quick = time.monotonic() - began < _QUICK_SECONDS
-        if response.status not in _PASSING:  # else it may be another's than the API server's
+        if response.status not in _PASSING:  # otherwise the answer may not come from the API server
             self._clock.answered(response.headers.get("Date", ""), time.monotonic() - began)
         return self._read(response, method, path)
 
@@ -224,7 +224,7 @@ class ApiClient:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """One that breaks when the other machine cannot be reached, however long an answer may take."""
+    """A connection that breaks if the other machine cannot be reached, however long an answer may take."""
 
     def __init__(self, host: str, port: int, answer_seconds: float, tls: ssl.SSLContext) -> None:
         super().__init__(host, port, timeout=answer_seconds, context=tls)
@@ -232,7 +232,7 @@ class _Connection(http.client.HTTPSConnection):
         self._tls = tls
 
     def connect(self) -> None:
-        """Make it. Raises OSError."""
+        """Connect. Raises OSError."""
         sock = socket.create_connection((self.host, self.port), min(ANSWER_SECONDS, self._answer_seconds))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -244,19 +244,19 @@ class _Connection(http.client.HTTPSConnection):
 
 
 def _payload(response: http.client.HTTPResponse, seconds: float) -> bytes:
-    """Return an answer's body. The socket's limit begins anew with each piece of it; this one does not."""
+    """Return an answer's body within ``seconds``. The socket's own timeout starts again with each piece."""
     deadline = time.monotonic() + seconds
     payload = bytearray()
     while piece := response.read1(1 << 16):
         payload += piece
         if len(payload) > _MAX_ANSWER_BYTES or time.monotonic() > deadline:
             raise TimeoutError(f"its answer had not ended after {len(payload)} bytes and {seconds:g} s")
-    response.read()  # of nothing: only this tells the connection that it can be used again
+    response.read()  # reads nothing, but marks the connection as reusable
     return bytes(payload)
 
 
 def error_of_event(event: dict[str, Any], path: str) -> ApiError:
-    """Return what a watch's event of type ``ERROR`` says."""
+    """Return the error in a watch's event of type ``ERROR``."""
     status = event.get("object", {})
     code = status.get("code", 500) if isinstance(status, dict) else 500
     return _error(code, f"the watch of {path}", json.dumps(status).encode())

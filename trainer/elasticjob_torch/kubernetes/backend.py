@@ -1,9 +1,9 @@
 """torch's `RendezvousBackend` over a ConfigMap: a digest of the state is its fencing token.
 
-Heartbeats have keys of their own in the ConfigMap, whose writing leaves the token as it is.
+Heartbeats have keys of their own in the ConfigMap; writing them does not change the token.
 
-One ConfigMap belongs to one run at a time. A closed run stays closed for its own id; another id may take the
-ConfigMap over once the run is closed or all its nodes are lost.
+One ConfigMap belongs to one run at a time. A closed run stays closed for its own id. Another id may take the ConfigMap
+over once the run is closed or all its nodes are lost.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 NAME = "kubernetes"
 _KEY = "state"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds, after a write that another node forestalled
-_TRIES = 8  # of a write that others' heartbeats came between, before torch decides anew
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds, after another node's write came first
+_TRIES = 8  # of a write that collided with others' heartbeats, before torch decides again
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Seen:
     round: int
     closed: bool
     participants: int
-    """Those that are not silent."""
+    """The nodes that are not silent."""
 
 
 class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type: ignore[misc]
@@ -55,12 +55,12 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
     Args:
         run_id: of this run.
-        pace: of the heartbeats; which nodes the handler drops follows from it.
-        longest_pause: seconds within which a write is tried again that another node forestalled; 0 for a pause that
+        pace: of the heartbeats; it determines which nodes the handler drops.
+        longest_pause: seconds within which a write is retried after another node's write came first; 0 for a pause that
             grows from 0.02 to 1.
 
     Attributes:
-        patience: seconds for which the API server may be away before a call gives up.
+        patience: seconds for which the API server may be unavailable before a call gives up.
         seen: the state that was last read or written.
     """
 
@@ -79,7 +79,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         )
         self._content: Content | None = None
         self._judged: dict[Any, tuple[datetime, datetime]] = {}
-        self._slow: datetime | None = None  # when an answer last was, or did not come
+        self._slow: datetime | None = None  # when an answer was last slow or missing
         self._lost = 0
 
     @property
@@ -88,30 +88,30 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return NAME
 
     def scope(self) -> str:
-        """Return what the keys of this state's store begin with. Raises RendezvousStateError before it has begun."""
+        """Return the prefix of the keys of this state's store. Raises RendezvousStateError before the state exists."""
         if self.seen is None:
             raise RendezvousStateError(f"there is no rendezvous state in {self._map} whose store could be used")
         return f"{self.seen.state_id}/"
 
     def get_state(self) -> tuple[bytes, str] | None:
-        """Return torch's state and its token, or None when this run has not begun.
+        """Return torch's state and its token, or None if this run has not begun.
 
         Raises:
             RendezvousConnectionError: no answer within ``patience``, or no permission.
-            RendezvousStateError: the ConfigMap is in use by another run, or holds something else.
+            RendezvousStateError: another run uses the ConfigMap, or it holds something else.
         """
         return self._take_in(self._read())
 
     def set_state(self, state: bytes, token: Any = None) -> tuple[bytes, str, bool] | None:
-        """Write torch's state if the token is still the present one, or without a token if there is no state.
+        """Write torch's state if the token is still current, or without a token if there is no state.
 
         Returns:
-            The state that is now there, its token, and whether that is the one given; None when there is none.
+            The state that is there now, its token, and whether that is the given one; None if there is none.
 
         Raises:
             RendezvousConnectionError, RendezvousStateError: as `get_state` does.
         """
-        ours = pickle.loads(state)  # bytes of this very process, not of the network
+        ours = pickle.loads(state)  # bytes of this process, not from the network
         content = self._content if token is not None and token == self._token(self._content) else self._read()
         for _ in range(_TRIES):
             if self._token(content) != token:
@@ -131,7 +131,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         time.sleep(random.uniform(0, self._longest_pause or min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
 
     def _write(self, state: Any, before: Content | None) -> Content | None:
-        """Write a state in the place of what was there before; return None when that has changed."""
+        """Write a state in place of ``before``; return None if that has changed."""
         kept = self._kept(before)
         state_id = secrets.token_hex(4) if kept is None else kept.header.state_id
         for node, (passed_on, heard) in self._judged.items():
@@ -156,7 +156,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             raise RendezvousConnectionError(str(error)) from error
 
     def _take_in(self, content: Content | None) -> tuple[bytes, str] | None:
-        """Return the state that torch is told, and its token."""
+        """Return the state for torch, and its token."""
         self._content, self._judged, self.seen = None, {}, None
         kept, token = self._kept(content), self._token(content)
         if content is None or kept is None or token is None:
@@ -173,7 +173,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return pickle.dumps(state), token
 
     def _heard(self, state: Any, content: Content) -> dict[Any, list[datetime]]:
-        """Return the times of each node's last heartbeats, as it wrote them, and torch when it joined."""
+        """Return the times of each node's last heartbeats, as the node wrote them, or of its join, as torch did."""
         heard = {}
         for node, joined in state.last_heartbeats.items():
             written = read_times(content.data.get(key_of(name_of_node(node)), ""))
@@ -182,7 +182,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return heard
 
     def _token(self, content: Content | None) -> str | None:
-        """Return what stands for the state of this run; None when there is none."""
+        """Return the token of this run's state; None if there is no state."""
         if content is None or self._kept(content) is None:
             return None
         return hashlib.sha256(content.data[_KEY].encode()).hexdigest()
@@ -201,7 +201,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return content
 
     def _kept(self, content: Content | None) -> Kept | None:
-        """Return what the ConfigMap holds of this run; None when it holds nothing or what remains of another."""
+        """Return this run's part of the ConfigMap; None if it is empty or holds remains of another run."""
         if content is None or _KEY not in content.data:
             return None
         kept = _checked(self._map, lambda: read_kept(content.data[_KEY]))
@@ -220,7 +220,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
 
 def _checked(config_map: ConfigMap, run: Callable[[], T]) -> T:
-    """Run it, and say in torch's terms what does not fit."""
+    """Call ``run``, and translate errors into torch's terms."""
     try:
         return run()
     except StateError as error:

@@ -1,4 +1,4 @@
-"""One ConfigMap, its content and its changes. What the content means is not known here."""
+"""One ConfigMap, its content and its changes. The meaning of the content is unknown here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXAMPLE = "ElasticJob's examples/kubernetes-backend"
 
 @dataclass(frozen=True)
 class Content:
-    """What a ConfigMap holds at one version."""
+    """The content of a ConfigMap at one version."""
 
     version: str
     data: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Content:
 
 
 class ConfigMap:
-    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` and one answer's time."""
+    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` plus the time of one answer."""
 
     def __init__(self, client: ApiClient, namespace: str, name: str) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class ConfigMap:
         return f"ConfigMap {self._namespace}/{self._name}"
 
     def clone(self, answer_seconds: float | None = None) -> ConfigMap:
-        """Return the same over a connection of its own, whose calls wait for none of this one's."""
+        """Return the same ConfigMap over a connection of its own, whose calls never wait for this one's."""
         return ConfigMap(self._client.clone(answer_seconds), self._namespace, self._name)
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class ConfigMap:
 
     @property
     def delete_command(self) -> str:
-        """What a person types to delete it."""
+        """The command with which a person deletes it."""
         return f"kubectl delete configmap {self._name} --namespace {self._namespace}"
 
     def read(self, patience: float) -> Content:
@@ -69,7 +69,7 @@ class ConfigMap:
         return self._call("get", "GET", self._path, None, patience)
 
     def create(self, data: Mapping[str, str] | None = None, *, patience: float) -> Content:
-        """Create it. Raises Conflict when it exists."""
+        """Create it. Raises Conflict if it exists."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -87,9 +87,9 @@ class ConfigMap:
         annotations: Mapping[str, str] | None = None,
         version: str | None = None,
     ) -> Content:
-        """Write the keys named, delete those that are None, leave all others.
+        """Write the named keys, delete those that are None, leave all others.
 
-        With a version, only if that is still the present one. Raises NotFound, Conflict.
+        With a version, only if that is still current. Raises NotFound, Conflict.
         """
         metadata: dict[str, Any] = {}
         if version is not None:
@@ -106,7 +106,7 @@ class ConfigMap:
         return self._call("patch", "PATCH", self._path, body, patience, _MERGE_PATCH)
 
     def replace(self, key: str, before: str, data: Mapping[str, str | None], *, patience: float) -> Content:
-        """Write the keys named and delete those that are None, only if ``key`` still has the value ``before``.
+        """Write the named keys and delete those that are None, only if ``key`` still has the value ``before``.
 
         Other keys may change meanwhile. Raises NotFound, Conflict.
         """
@@ -118,16 +118,16 @@ class ConfigMap:
             )
         try:
             return self._call("patch", "PATCH", self._path, body, patience, _JSON_PATCH)
-        except Rejected as error:  # a test that fails is answered so too
+        except Rejected as error:  # also the answer to a failed test
             there = self.read(patience).data
             if there.get(key) != before or any(value is None and name not in there for name, value in data.items()):
                 raise Conflict(f"{key} of {self} has changed") from error
             raise
 
     def watch(self, version: str, seconds: float) -> Generator[Content | None, None, None]:
-        """Yield each new content after a version, and None when it was deleted; ends after ``seconds`` or before.
+        """Yield each new content after a version, and None after a deletion; ends after ``seconds`` or earlier.
 
-        A version too old to be watched from ends it at once.
+        A version that is too old ends it at once.
         """
         query = (
             f"watch=1&fieldSelector={quote(f'metadata.name={self._name}')}"

@@ -1,8 +1,8 @@
-"""torch's own dynamic rendezvous over the ConfigMap, kept from what would end the training needlessly.
+"""torch's own dynamic rendezvous over the ConfigMap, protected from causes that would end the training needlessly.
 
-The rendezvous is `DynamicRendezvousHandler`'s. Around it: an API server that is away for a while is no reason to stop
-training processes, a member that is lost is one to form the group anew, an agent that fails leaves the run open for its
-replacement, and a spare that nobody needs ends with code 0.
+The rendezvous is `DynamicRendezvousHandler`'s. Around it: training processes go on while the API server is unavailable
+for some time, the group re-forms when a member is lost, an agent that fails leaves the run open for its replacement,
+and a spare that is never needed ends with code 0.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Shared, torch's TCPStore outlives its round: rank 0's address is then stale in the next one (2.6 to 2.15).
+# If shared, torch's TCPStore outlives its round: rank 0's address is then stale in the next one (2.6 to 2.15).
 _DO_NOT_SHARE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _POLL_PAUSE_SECONDS = 1.0  # after a poll that failed
 _LOG_SECONDS = 60.0
@@ -55,17 +55,17 @@ _LEAVE_SECONDS = 5.0
 
 
 def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
-    """Make the handler of this process; called by torch.
+    """Make the handler of this process; torch calls it.
 
     Raises:
-        SystemExit: with one sentence, when an option is wrong or this is no pod with a service account.
+        SystemExit: with one sentence, if an option is wrong or this is no pod with a service account.
     """
     hear_signals(_signal_error)
     try:
         settings = parse_settings(params.endpoint, params.config)
         access = find_access()
         namespace = settings.namespace or access.namespace()
-        address = params.local_addr or access.own_address()  # a bare pod's host name means nothing to others
+        address = params.local_addr or access.own_address()  # other pods cannot resolve a bare pod's host name
     except (SettingsError, NotInAPod, OSError) as error:
         raise SystemExit(f"{NAME}: {error}") from None
     for sentence in settings.ignored:
@@ -90,7 +90,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
 
 
 class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
-    """`DynamicRendezvousHandler`, with a ConfigMap behind it."""
+    """`DynamicRendezvousHandler` over a ConfigMap."""
 
     def __init__(
         self,
@@ -129,10 +129,10 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """Join the next round and wait until it is complete.
 
         Raises:
-            SystemExit: code 0, when this was a spare and the run is over.
-            RendezvousClosedError: the run is over; another needs another id.
+            SystemExit: code 0, if this was a spare and the run is over.
+            RendezvousClosedError: the run is over; another run needs another id.
             RendezvousTimeoutError: no round within ``join_timeout`` seconds (600).
-            RendezvousConnectionError: the API server was away for as long, or refused.
+            RendezvousConnectionError: the API server was unavailable for that long, or refused.
             RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
         """
         seconds = self._settings.config["join_timeout"]
@@ -161,9 +161,9 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return info
 
     def num_nodes_waiting(self) -> int:
-        """Return more than 0 when the group has to be formed anew: nodes wait, or members are lost.
+        """Return more than 0 if the group has to re-form: nodes wait, or members are lost.
 
-        While the API server is away, 0: training processes do not need it.
+        Returns 0 while the API server is unavailable: training processes do not need it.
 
         Raises:
             RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
@@ -185,7 +185,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return bool(self._inner.is_closed())
 
     def set_closed(self) -> None:
-        """End the run: nobody joins it any more."""
+        """End the run: no node can join it any more."""
         with self._patient(self._settings.config["close_timeout"]):
             self._inner.set_closed()
 
@@ -217,16 +217,16 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 log.warning("a round was complete, but not usable; joining anew: %s", error)
 
     def _lost(self) -> int:
-        """Return how many members the round in use has lost; torch itself does not look."""
+        """Return how many members of the round in use are lost; torch itself does not check."""
         seen = self._backend.seen
         if not self._world_size or (seen is not None and seen.closed):
             return 0
         if seen is None or seen.round != self._round:
-            return 1  # the record went on without this node
+            return 1  # the state has gone on without this node
         return max(self._world_size - seen.participants, 0)
 
     def _forget_old_rounds(self) -> None:
-        """Delete the keys of all rounds but this and the last, whose members may still be at its end."""
+        """Delete the keys of all rounds except this one and the last, whose members may still be ending it."""
         rounds = [self._round] if self._round == 0 else [self._round - 1, self._round]
         try:
             self._store.keep_only([f"torch.rendezvous.{self.get_run_id()}.{number}/" for number in rounds])
@@ -235,7 +235,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
     @contextmanager
     def _patient(self, seconds: float) -> Iterator[None]:
-        """Let the backend wait that long for the API server; else it answers at once, as polls need it."""
+        """Let the backend wait up to ``seconds`` for the API server; otherwise it answers at once, for polls."""
         self._backend.patience = seconds
         try:
             yield
@@ -245,7 +245,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
 @contextmanager
 def _not_shared() -> Iterator[None]:
-    """Unless the environment says which it is to be, torch finds there that no TCPStore is shared."""
+    """Unless the environment sets it, have torch find there that no TCPStore is shared."""
     if _DO_NOT_SHARE in os.environ:
         yield
         return
@@ -257,7 +257,8 @@ def _not_shared() -> Iterator[None]:
 
 
 def _leave(inner: dynamic_rendezvous.DynamicRendezvousHandler, keep_alive: KeepAlive) -> bool:
-    """Take this node out of the round, sparing the others the time until it expires. Returns whether that is done."""
+    """Take this node out of the round, so that the others need not wait for its expiry. Returns whether that is
+    done."""
     keep_alive.stop()
     try:
         inner._stop_heartbeats()

@@ -1,13 +1,13 @@
-"""The nodes' heartbeats: where they are kept, and who is silent. Pure.
+"""The nodes' heartbeats: their form in the ConfigMap, and which nodes are silent. Pure.
 
-Each node has a key of its own for them, so that a heartbeat is written whatever the others write meanwhile. A node is
-silent when another has gone on without it: what holds up all of them, a busy machine or an API server that is away,
-is nobody's own silence. So a node's silence is measured by what another wrote meanwhile. Who is as slow as all others
-has not been heard for up to two writes, as a heartbeat is seen when its write ends; another writes three in that time,
-at most.
+Each node has a key of its own, so that a heartbeat is written whatever the others write meanwhile. A node is silent if
+another has gone on without it: a cause that delays all of them, such as a busy machine or an unavailable API server,
+makes no single node silent. So a node's silence is measured by another's writes meanwhile. A node as slow as all others
+is unheard for up to two writes, as a heartbeat becomes visible when its write ends; another node writes at most three
+times in that time.
 
-Where the API server answers slowly, it does not hold up all nodes alike: some writes take half a minute, others a
-second. Each node sees that by its own calls, and then asks for more before it takes another for lost.
+A slow API server does not delay all nodes alike: some writes take half a minute, others a second. Each node notices
+that from its own calls, and then requires more before it considers another lost.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 PREFIX = "heartbeat."
 KEPT = 12
-"""How many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
+"""The number of its last heartbeats that a node keeps: enough to show that it went on while another was silent."""
 SLOW_SECONDS = 1.0
-"""An answer that takes longer is a slow one."""
+"""An answer that takes longer counts as slow."""
 _IN_TIME = 1.25
-"""Intervals between two heartbeats of a node that nothing holds up."""
+"""The most intervals between two heartbeats of a node without delays."""
 _LEAST = 3
-"""Intervals, or heartbeats of another, that make nobody lost."""
+"""The number of intervals, or of another's heartbeats, after which no node is lost yet."""
 
 Node = TypeVar("Node")
 
 
 def key_of(node: str) -> str:
-    """Return the ConfigMap's key for the heartbeats of a node (``address/pid/number``)."""
+    """Return the ConfigMap's key for a node's heartbeats (``address/pid/number``)."""
     return name_of(PREFIX + node)
 
 
 def write_times(times: Sequence[datetime]) -> str:
-    """Return the value of such a key: the last `KEPT` times, the newest at the end."""
+    """Return the value of such a key: the last `KEPT` times, the newest last."""
     return " ".join(time.isoformat(timespec="milliseconds") for time in times[-KEPT:])
 
 
 def read_times(text: str) -> list[datetime]:
-    """Return the times of such a value; what is not one is passed over: the node's next heartbeat replaces it."""
+    """Return the times in such a value. Invalid ones are skipped: the node's next heartbeat replaces them."""
     found = []
     for word in text.split()[-KEPT:]:
         try:
@@ -67,23 +67,23 @@ class Pace:
 
     @property
     def expiry_seconds(self) -> int:
-        """For how long a node may be silent."""
+        """Seconds for which a node may be silent."""
         return self.interval_seconds * self.attempts
 
     @property
     def allowed(self) -> int:
-        """How many intervals, or heartbeats of another, make nobody lost."""
+        """The number of intervals, or of another's heartbeats, after which no node is lost yet."""
         return max(self.attempts, _LEAST)
 
 
 def judged(
     heard: Mapping[Node, Sequence[datetime]], now: datetime, pace: Pace, slow: datetime | None = None
 ) -> dict[Node, datetime]:
-    """Return when each node counts as heard last; torch drops those for which that is longer ago than the expiry.
+    """Return when each node counts as last heard; torch drops those for which that is longer ago than the expiry.
 
-    It is the time of its last heartbeat if it has been silent for so long, and another went on meanwhile; else not
-    longer ago than the interval. Another has gone on if it kept its pace for as long, or has written one heartbeat more
-    than may fail; while answers are slow, only if it has written all that are kept.
+    It is the time of a node's last heartbeat, if the node has been silent for that long and another went on meanwhile;
+    else at most one interval ago. Another has gone on if it kept its pace for that long, or has written one heartbeat
+    more than may fail; while answers are slow, only if it has written all that are kept.
 
     Args:
         heard: the times of each node's last heartbeats, at least one, in order.
@@ -112,7 +112,7 @@ def _is_lost(last: datetime, heard: Iterable[Sequence[datetime]], now: datetime,
 
 
 def _in_time(times: Sequence[datetime], interval: timedelta) -> timedelta:
-    """Return for how long the last of these times have been no more than about an interval apart."""
+    """Return the time for which the last of these times are at most about an interval apart."""
     since = times[-1]
     for begin, end in pairwise(reversed(times)):
         if begin - end > _IN_TIME * interval:
@@ -122,7 +122,7 @@ def _in_time(times: Sequence[datetime], interval: timedelta) -> timedelta:
 
 
 def _number(times: Sequence[datetime], apart: timedelta) -> int:
-    """Count heartbeats; after one that was late the next follows at once, and says no more than that one."""
+    """Count heartbeats. After a late one the next follows at once, and is not counted."""
     counted = [times[0]]
     for time in times[1:]:
         if time - counted[-1] >= apart:

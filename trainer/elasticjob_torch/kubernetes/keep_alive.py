@@ -1,4 +1,4 @@
-"""Writes a node's heartbeats: a thread that waits for nothing else of this process, nor for other nodes' writes."""
+"""Writes a node's heartbeats, in a thread that waits neither for this process nor for other nodes' writes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Longer than the minute in which an API server ends a request itself (--request-timeout). To give up first costs a slow
-# one a handshake more, and this node its turn, while others whose connections stand write on.
+# Longer than the minute after which an API server ends a request itself (--request-timeout). Giving up earlier would
+# cost a slow server another handshake, and this node its turn, while others write on over their existing connections.
 WRITE_SECONDS = 120.0
 
 
 class KeepAlive:
-    """The heartbeats of one node, from `start` to `stop`, or until nobody refers to this object any more.
+    """The heartbeats of one node, from `start` to `stop`, or until this object is dropped.
 
     Args:
-        config_map: where they are written, over a connection that nobody else uses.
+        config_map: where they are written, over a connection of their own.
         node: its name in the ConfigMap.
-        interval: seconds from the start of one write to that of the next.
+        interval: seconds from the start of one write to the start of the next.
     """
 
     def __init__(self, config_map: ConfigMap, clock: SharedClock, node: str, interval: float) -> None:
@@ -41,22 +41,22 @@ class KeepAlive:
         self._running: weakref.finalize[..., KeepAlive] | None = None
 
     def start(self) -> None:
-        """Write heartbeats from now on, if that is not done yet."""
+        """Write heartbeats from now on, if not yet begun."""
         if self._running is not None and self._running.alive:
             return
         stopped = threading.Event()
-        arguments = (self._heartbeats, self._interval, stopped)  # not this object: the thread ends with it
+        arguments = (self._heartbeats, self._interval, stopped)  # not this object: the thread ends when it is dropped
         threading.Thread(target=_write_all, args=arguments, name="elasticjob-keep-alive", daemon=True).start()
         self._running = weakref.finalize(self, stopped.set)
 
     def stop(self) -> None:
-        """Write no more. Returns at once."""
+        """Stop writing. Returns at once."""
         if self._running is not None:
             self._running()
 
 
 class Heartbeats:
-    """What a node has written of its heartbeats."""
+    """The heartbeats that a node has written."""
 
     def __init__(self, config_map: ConfigMap, clock: SharedClock, node: str) -> None:
         self.config_map = config_map
@@ -65,13 +65,13 @@ class Heartbeats:
         self._written: list[datetime] = []
 
     def write(self) -> None:
-        """Write one more. One that was not written does not count: it tells nobody that this node goes on."""
+        """Write one more. A failed write does not count: other nodes cannot see it."""
         times = [*self._written, self._clock.to_server(now())][-KEPT:]
         try:
             self.config_map.patch(data={self._key: write_times(times)}, patience=0)
         except ApiError as error:
             if not self._written and isinstance(error, NotFound):
-                return  # the run begins; the first that joins makes the ConfigMap
+                return  # the run begins; the first node that joins makes the ConfigMap
             log.warning("a heartbeat was not written: %s", error)
         else:
             self._written = times
@@ -81,5 +81,5 @@ def _write_all(heartbeats: Heartbeats, interval: float, stopped: threading.Event
     with closing(heartbeats.config_map):
         due = time.monotonic()
         while not stopped.wait(max(due - time.monotonic(), 0)):
-            due = time.monotonic() + interval  # never two at once after a late one: they say no more than one
+            due = time.monotonic() + interval  # no second one at once after a late one: both would say the same
             heartbeats.write()

@@ -1,7 +1,7 @@
-"""Names of a ConfigMap's keys for a store's keys: any text goes in, letters and digits stay readable.
+"""Names of a ConfigMap's keys for a store's keys: any text is allowed, and letters and digits stay readable.
 
-What a ConfigMap does not allow becomes ``_`` and the byte in hexadecimal. Names that would grow too long end
-in a digest instead.
+A character that a ConfigMap does not allow becomes ``_`` and each byte in hexadecimal. Names that would be too long end
+in a digest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def name_of(key: str) -> str:
 
 
 def may_begin_with(name: str, prefix: str) -> bool:
-    """Say whether a name may belong to a key that begins with ``prefix``; sure where that is not very long."""
+    """Say whether a name may belong to a key that begins with ``prefix``. Exact unless the prefix is very long."""
     return name.startswith(_escape(prefix)[:_READABLE])
 
 

@@ -1,4 +1,4 @@
-"""What torchrun says on its command line: the endpoint, and the keys of ``--rdzv-conf``.
+"""The settings on torchrun's command line: the endpoint, and the keys of ``--rdzv-conf``.
 
 Pure: no environment, no files, no torch. Every error names the option at fault.
 """
@@ -30,12 +30,12 @@ _DEFAULT_SECONDS = {
 _BACKOFF = "cas_backoff_max_seconds"
 _KNOWN = (*_DEFAULT_SECONDS, _BACKOFF)
 _ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
-_SENT_ALWAYS = "timeout"  # by torchrun itself; no dynamic rendezvous has a meaning for it
-_WITHOUT_EFFECT = (_SENT_ALWAYS, "read_timeout", "is_host", "store_type")  # c10d's, which people have in their scripts
+_SENT_ALWAYS = "timeout"  # by torchrun itself; no dynamic rendezvous uses it
+_WITHOUT_EFFECT = (_SENT_ALWAYS, "read_timeout", "is_host", "store_type")  # c10d's, which scripts contain
 
 
 class SettingsError(ValueError):
-    """An option of torchrun that this backend cannot work with; the message names it."""
+    """An option of torchrun that this backend cannot use; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Settings:
     """Where the state is kept, and torch's own settings of its dynamic rendezvous."""
 
     namespace: str
-    """Empty: the pod's own."""
+    """Empty for the pod's own."""
     name: str
     config: Mapping[str, int]
     longest_pause: float = 0.0
-    """``cas_backoff_max_seconds``: the longest pause after a write that another node forestalled. 0: as it fits."""
+    """``cas_backoff_max_seconds``: the longest pause after another node's write came first. 0: no fixed bound."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 
@@ -58,11 +58,11 @@ class Settings:
 
 
 def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
-    """Check torchrun's options.
+    """Check torchrun's options, and return them as `Settings`.
 
     Raises:
-        SettingsError: the endpoint is not ``<namespace>/<name>`` or ``<name>``, or a key of --rdzv-conf is unknown
-            or has a value that it cannot have.
+        SettingsError: the endpoint is not ``<namespace>/<name>`` or ``<name>``, or a key of --rdzv-conf is unknown or
+            has an invalid value.
     """
     namespace, name = _parse_endpoint(endpoint)
     numbers, longest_pause = dict(_DEFAULT_SECONDS), 0.0

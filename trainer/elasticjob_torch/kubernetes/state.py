@@ -1,8 +1,8 @@
 """torch's rendezvous state as JSON that a person can read, and back.
 
-torch pickles its state, and unpickling runs whatever the bytes say. So only JSON is kept in the cluster, and each
-value is checked against the type that torch itself gives to the field. Fields are found by those types, not by
-name, because they are torch's own affair and differ between versions. No torch is imported: its classes are given.
+torch pickles its state, and unpickling executes whatever the bytes contain. So only JSON is kept in the cluster, and
+each value is checked against torch's own type of the field. Fields are found by these types, not by name, because names
+are internal to torch and differ between versions. This module does not import torch: its classes are passed in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from elasticjob_torch.kubernetes.clock import SharedClock
 
 _NODE_FIELDS = {"addr": str, "pid": int, "local_id": int}
-_LARGEST = 1 << 53  # JSON's whole numbers
+_LARGEST = 1 << 53  # the largest exact integer in JSON
 
 
 class StateError(Exception):
@@ -29,18 +29,18 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """What is kept beside torch's own fields."""
+    """The fields kept beside torch's own."""
 
     run_id: str
     state_id: str
-    """Made up anew whenever a state is begun anew, so that no two share the store's keys; `incarnation` in the JSON."""
+    """New for each new state, so that no two share the store's keys; `incarnation` in the JSON."""
     expiry_seconds: int
-    """After how long without a heartbeat this run drops a node."""
+    """Seconds without a heartbeat after which this run drops a node."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A state as it was read: the header is checked, torch's fields are not yet."""
+    """A state as it was read: its header is checked, torch's fields are not yet."""
 
     header: Header
     fields: dict[str, Any]
@@ -154,7 +154,7 @@ class StateCodec:
 
 
 def name_of_node(node: Any) -> str:
-    """Return how a node of torch is called in the ConfigMap."""
+    """Return the name of a torch node in the ConfigMap."""
     return f"{node.addr}/{node.pid}/{node.local_id}"
 
 
@@ -167,7 +167,7 @@ def _items(name: str, value: Any) -> Any:
 def _parse_time(name: str, value: Any) -> datetime:
     try:
         time = datetime.fromisoformat(value)
-        time.astimezone()  # far beyond the calendar it would fail later
+        time.astimezone()  # a time far beyond the calendar would fail later
     except (TypeError, ValueError, OverflowError) as error:
         raise StateError(f"'{name}' has {value!r}, which is not a time") from error
     if time.tzinfo is None or not 2000 < time.year < 9000:

@@ -1,7 +1,7 @@
-"""torch's `Store` over one ConfigMap, for what the agents tell each other before and after training.
+"""torch's `Store` over one ConfigMap, for the exchange between agents before and after training.
 
-What `EtcdStore` is to etcd. Each value is a key of the ConfigMap, so all of them together have 1 MiB. Changes that
-depend on the present value are made by compare-and-set on the ``resourceVersion``; waits are woken by a watch.
+It is the counterpart of `EtcdStore`. Each value is a key of the ConfigMap, so all of them together have 1 MiB. Changes
+that depend on the present value use compare-and-set on the ``resourceVersion``; a watch ends waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The ids of the last changes, so that one whose answer was lost is not made twice.
+# The ids of the last changes, so that a change whose answer was lost is not made twice.
 _WRITES = "elasticjob.io/last-writes"
 _WRITES_KEPT = 64
 _PATIENCE_SECONDS = 30.0
@@ -37,18 +37,18 @@ Changes = dict[str, "bytes | None"]
 
 
 class KubernetesStore(Store):  # type: ignore[misc]
-    """Keys and values in a ConfigMap, which is made when it is missing.
+    """Keys and values in a ConfigMap, which is created if it is missing.
 
     Args:
         config_map: where they are kept; stores over the same one share their keys.
-        scope: asked at each call; keys of different scopes have nothing to do with each other.
+        scope: called for each operation; keys of different scopes are independent.
 
-    Threads may share it. Hold on to it while a ``PrefixStore`` over it is in use: torch's C++ does not keep Python
+    Threads may share it. Keep a reference while a ``PrefixStore`` over it is in use: torch's C++ does not keep Python
     stores alive.
 
-    Keys are any text, values bytes or text. ``get`` and ``wait`` wait for ``timeout``, 300 seconds if not set
-    otherwise. Every method raises torch's ``DistNetworkError`` when the API server is away for 30 seconds, and
-    ``DistStoreError`` when a wait is in vain, a permission is missing or the ConfigMap is full.
+    Keys are any text, values bytes or text. ``get`` and ``wait`` wait for ``timeout``, 300 seconds unless set. Every
+    method raises torch's ``DistNetworkError`` if the API server is unavailable for 30 seconds, and ``DistStoreError``
+    if a wait times out, a permission is missing or the ConfigMap is full.
     """
 
     def __init__(self, config_map: ConfigMap, scope: Callable[[], str] = lambda: "") -> None:
@@ -58,13 +58,13 @@ class KubernetesStore(Store):  # type: ignore[misc]
         self._clones: list[KubernetesStore] = []
 
     def clone(self) -> KubernetesStore:
-        """Return a store of the same keys over a connection of its own, whose calls wait for none of this one's.
+        """Return a store of the same keys over a connection of its own, whose calls never wait for this one's.
 
-        It is there for as long as this one.
+        It lives as long as this one.
         """
         clone = KubernetesStore(self._map.clone(), self._scope)
         clone.set_timeout(self.timeout)
-        self._clones.append(clone)  # a PrefixStore that has asked for it does not keep it alive
+        self._clones.append(clone)  # a PrefixStore that asked for it does not keep it alive
         return clone
 
     def set(self, key: str, value: str | bytes) -> None:
@@ -100,7 +100,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
         self._await(keys, self.timeout if timeout is None else timeout)
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter, which begins with 0, and return it."""
+        """Add to a counter, which starts at 0, and return it."""
 
         def add_up(present: Mapping[str, bytes], name: str) -> tuple[Changes, int]:
             try:
@@ -112,9 +112,9 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return self._change(key, add_up)
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        """Write a key that has the expected value, or that is missing where none is expected; return its value.
+        """Write a key that has the expected value, or that is missing if none is expected; return its value.
 
-        As with torch's own stores a missing key gives the expected value back.
+        As in torch's own stores, a missing key returns the expected value.
         """
         expected, desired = _to_bytes(expected_value), _to_bytes(desired_value)
 
@@ -127,7 +127,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return self._change(key, compare)
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Write a value behind that of a key."""
+        """Append to a key's value."""
         self._change(key, lambda present, name: ({name: present.get(name, b"") + _to_bytes(value)}, None))
 
     def delete_key(self, key: str) -> bool:
@@ -140,16 +140,16 @@ class KubernetesStore(Store):  # type: ignore[misc]
         with _TorchErrors():
             return sum(may_begin_with(name, scope) for name in self._read(_PATIENCE_SECONDS).binary)
 
-    # the names by which torch's C++ calls them, for instance from a PrefixStore
+    # the names by which torch's C++ calls them, for example from a PrefixStore
     deleteKey = delete_key  # noqa: N815
     getNumKeys = num_keys  # noqa: N815
 
     def has_extended_api(self) -> bool:
-        """Say that there are append, multi_get and multi_set."""
+        """Say that append, multi_get and multi_set exist."""
         return True
 
     def keep_only(self, prefixes: Sequence[str]) -> None:
-        """Delete all keys but those of this scope that begin with one of the prefixes."""
+        """Delete all keys except those of this scope that begin with one of the prefixes."""
         wanted = [self._scope() + prefix for prefix in prefixes]
         with _TorchErrors():
             names = self._read(_PATIENCE_SECONDS).binary
@@ -164,7 +164,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return all(self._name(key) in content.binary for key in keys)
 
     def _read(self, patience: float) -> Content:
-        """Return the content, one without version when there is no ConfigMap: only writers make it."""
+        """Return the content, without a version if there is no ConfigMap: only writers create it."""
         try:
             return self._map.read(patience)
         except NotFound:
@@ -174,10 +174,10 @@ class KubernetesStore(Store):  # type: ignore[misc]
         try:
             self._map.create(patience=_PATIENCE_SECONDS)
         except Conflict:
-            return  # another node was first
+            return  # another node was faster
 
     def _change(self, key: str, decide: Callable[[Mapping[str, bytes], str], tuple[Changes, T]]) -> T:
-        """Write what ``decide`` makes of the present keys, once; return its result."""
+        """Write the changes that ``decide`` derives from the present keys, once; return its result."""
         name, id_ = self._name(key), secrets.token_hex(4)
         deadline = time.monotonic() + self.timeout.total_seconds()
         pause, result = _FIRST_PAUSE, None
@@ -216,14 +216,14 @@ class KubernetesStore(Store):  # type: ignore[misc]
                     return content
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    # "timeout" is what callers look for
+                    # callers look for the word "timeout"
                     raise DistStoreError(f"wait timeout after {limit:g} s, keys: {', '.join(keys)} in {self._map}")
                 found = self._watch(content.version, keys, min(left, _WATCH_SECONDS))
                 if found is not None:
                     return found
 
     def _watch(self, version: str, keys: Sequence[str], seconds: float) -> Content | None:
-        """Return the first content that has all the keys; None when the watch ended before."""
+        """Return the first content that has all the keys; None if the watch ended before."""
         began = time.monotonic()
         try:
             with closing(self._map.watch(version, seconds)) as contents:
@@ -233,14 +233,14 @@ class KubernetesStore(Store):  # type: ignore[misc]
                     if self._has(content, keys):
                         return content
         except Unavailable:
-            pass  # the next read says whether the server is there
+            pass  # the next read tells whether the server is there
         if time.monotonic() - began < 1:
-            time.sleep(min(random.uniform(0.1, 0.5), seconds))  # not to call without pause
+            time.sleep(min(random.uniform(0.1, 0.5), seconds))  # a pause between calls
         return None
 
 
 class _TorchErrors:
-    """Turns the API's errors into torch's."""
+    """Translates the API's errors into torch's."""
 
     def __enter__(self) -> None:
         pass

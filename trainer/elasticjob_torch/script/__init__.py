@@ -1,1 +1,1 @@
-"""In a training process: what a script may ask of its worker's sidecar and tell it. Without torch."""
+"""In a training process: a script's questions and reports to its worker's sidecar. Without torch."""

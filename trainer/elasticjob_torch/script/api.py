@@ -1,8 +1,8 @@
-"""What a training script may ask and tell: `current`, `wants_restart` and `report`. All of it is optional.
+"""The functions for training scripts: `current`, `wants_restart` and `report`. All of them are optional.
 
-Each call works on memory, in microseconds; threads that start at the first call do the network's part (`link`).
-Outside of an ElasticJob the calls do nothing. A forked child, such as a worker of a DataLoader, starts from nothing:
-it has no threads and no connection unless it makes a call of its own.
+Each call reads and writes memory, in microseconds; threads that start at the first call use the network (`client`).
+Outside an ElasticJob the calls do nothing. A forked child, such as a worker of a DataLoader, starts afresh: it has no
+threads and no connection unless it makes a call of its own.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_./-]{{0,{wire.METRIC_NAME_LENGTH - 1}}
 
 @dataclass(frozen=True)
 class Current:
-    """The round that this process trains in, as far as it is known here: None or 0 for what is not.
+    """The round that this process trains in, as far as it is known; None or 0 otherwise.
 
     Attributes:
         round: the round's number.
         rank, local_rank, world_size: of this process, as torchrun sets RANK, LOCAL_RANK and WORLD_SIZE.
-        group_rank, group_world_size: of its worker, the pod, among the workers.
-        waiting: workers that have joined, and wait for the next round.
+        group_rank, group_world_size: the rank of its worker (the pod), and the number of workers.
+        waiting: the number of workers that have joined and wait for the next round.
         reason: why the last round ended and this one was formed.
-        master_address: of rank 0's pod, for what rank 0 serves at a port of its own. MASTER_ADDR is each pod's own
-            loopback in an ElasticJob, and leads to rank 0 only with MASTER_PORT and the 128 ports after it.
+        master_address: of rank 0's pod, for servers of rank 0 at ports of their own. In an ElasticJob MASTER_ADDR is
+            each pod's own loopback, and leads to rank 0 only with MASTER_PORT and the 128 ports after it.
     """
 
     round: int = 0
@@ -60,7 +60,8 @@ class Current:
 def current() -> Current:
     """Return what is known of the round that this process trains in.
 
-    The first call waits for the sidecar's first word, some milliseconds and at most one second; later ones do not wait.
+    The first call waits for the sidecar's first message, some milliseconds and at most one second; later calls do not
+    wait.
     """
     client = _client if _decided else _connect()
     if client is None:
@@ -106,16 +107,16 @@ def report(
 ) -> None:
     """Show how far the training is, in ``kubectl get elasticjobs`` and the status.
 
-    Sent at most once a second and once at exit, the last values only; what a call leaves out stays as it was. The job's
-    status has the values of rank 0's worker, each ElasticWorker its own. If several processes of one worker report,
-    those of the lowest local rank count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
-    is shown as the nearer of them, and a metric that is infinite, or no number any more, is not shown.
+    Sent at most once a second and once at exit, with the last values only; omitted arguments keep their values. The
+    job's status has the values of rank 0's worker, each ElasticWorker its own. If several processes of one worker
+    report, those of the lowest local rank count. No number's value ends a training: a step or total outside 0 to 2**53
+    - 1 is shown as the nearer bound, and an infinite or NaN metric is not shown.
 
-    `waited`: the seconds since the last call in which this process waited for others, such as in a collective. Shown is
-    their share of the time since the first call that names it.
+    `waited`: the seconds since the last call for which this process waited for others, such as in a collective. The
+    status shows their share of the time since the first call with this argument.
 
-    Each call is a sign that the script goes on, for the job's ``spec.progressDeadlineSeconds``; the first step starts
-    that clock. So a script may call this without arguments while it evaluates, or saves.
+    Each call shows that the script goes on, for the job's ``spec.progressDeadlineSeconds``; the first step starts that
+    clock. So a script may call this without arguments while it evaluates or saves.
 
     Raises:
         TypeError: an argument is no number; the message names it.
@@ -155,14 +156,14 @@ def _count(name: str, value: SupportsIndex) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
-    return min(max(int(number), 0), wire.MAX_JSON_INTEGER)  # True is a number too
+    return min(max(int(number), 0), wire.MAX_JSON_INTEGER)  # bool is a number too
 
 
 def _waits(waited: SupportsFloat) -> float | None:
-    """The share of the time that this process waits; None where it is not known yet."""
+    """Return the share of time for which this process waits; None if not yet known."""
     global _waited, _waiting_since
     seconds, now = _metric("waited", waited), time.monotonic()
-    if _waiting_since is None:  # it speaks of a time that is not known
+    if _waiting_since is None:  # the time it is a share of is unknown
         _waiting_since = now
         return None
     _waited += max(0.0, seconds) if math.isfinite(seconds) else 0.0
@@ -225,7 +226,7 @@ def _find() -> ScriptClient | None:
 
 
 def _begin() -> None:
-    """The state of a process that has made no call yet."""
+    """Reset the state to that of a process that has made no call yet."""
     global _client, _decided, _known, _progress, _lock, _waited, _waiting_since
     _waited, _waiting_since = 0.0, None
     _client, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()

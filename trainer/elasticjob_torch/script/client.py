@@ -1,6 +1,6 @@
 """The threads behind a script's calls: one holds a stream of events from the sidecar, one sends.
 
-Both are daemons, made when they are first needed. The script's own thread reads and writes memory only.
+Both are daemon threads, made when they are first needed. The script's own thread only reads and writes memory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 FIRST_SECONDS = 1.0
 REPORT_SECONDS = 1.0
 EXIT_SECONDS = 2.0
-# Within this all sidecars of the job have heard of a planned end, and all scripts of theirs.
+# Within this time all sidecars of the job, and all their scripts, have heard of a planned end.
 HEARD_SECONDS = 1.0
-_PATIENCE_SECONDS = 5.0  # a sidecar that restarts
+_PATIENCE_SECONDS = 5.0  # for a restart of the sidecar
 
 
 class Progress(NamedTuple):
-    """All that was reported so far."""
+    """All values reported so far."""
 
     step: int | None = None
     total: int | None = None
@@ -42,12 +42,12 @@ class Progress(NamedTuple):
 
 
 class ScriptStream(Stream):
-    """Looks on without being an agent. `saves` says that this process wants to save before a planned end."""
+    """A script's event stream. `saves`: this process wants to save before a planned end."""
 
     def __init__(self, address: Address, name: str) -> None:
         super().__init__(address)
         self.view: wire.ScriptView | None = None
-        self.ending_since = 0.0  # of the monotonic clock: since when `view.ending` is known
+        self.ending_since = 0.0  # when `view.ending` became known, by the monotonic clock
         self.saves = False
         self.has_view = threading.Event()
         self._name = name
@@ -59,7 +59,7 @@ class ScriptStream(Stream):
     def take(self, data: Any) -> None:
         before, view = self.view, wire.ScriptView.from_json(data)
         if before is None or not before.ending:
-            self.ending_since = time.monotonic()  # before the view, which another thread reads
+            self.ending_since = time.monotonic()  # set before the view, which another thread reads
         self.view = view
         self.has_view.set()
 
@@ -73,16 +73,16 @@ class ScriptClient:
         self._sender = Sender(address, name, local_rank, self._stream.connected)
         self._lock = threading.Lock()
         self._watching = False
-        self._late = False  # the last True was returned when all ranks had heard of the end
+        self._late = False  # the last True was returned after all ranks had heard of the end
 
     def first_view(self) -> wire.ScriptView | None:
-        """The newest view; the first call waits for one, but no other does."""
+        """Return the newest view; only the first call waits for one."""
         if not self._watching and self._watch(saves=False):
             self._stream.has_view.wait(FIRST_SECONDS)
         return self._stream.view
 
     def wants_restart(self) -> bool:
-        """Whether the script should save now; a call after it has saved tells the sidecar so."""
+        """Say whether the script should save now. A call after the save tells the sidecar of it."""
         if not self._stream.saves and not self._watch(saves=True):
             self._sender.saved(0)
         view = self._stream.view
@@ -99,11 +99,11 @@ class ScriptClient:
         self._sender.report(progress)
 
     def close(self) -> None:
-        """Send what is left, within two seconds."""
+        """Send the rest, within two seconds."""
         self._sender.close(EXIT_SECONDS)
 
     def _watch(self, *, saves: bool) -> bool:
-        """Open the stream; False when it was opened before."""
+        """Open the stream; return False if it was opened before."""
         with self._lock:
             self._stream.saves = self._stream.saves or saves
             if self._watching:
@@ -114,7 +114,7 @@ class ScriptClient:
 
 
 class Sender:
-    """Sends the newest of what there is to send, from a thread of its own."""
+    """Sends the newest values, from a thread of its own."""
 
     def __init__(self, address: Address, name: str, local_rank: int, connected: threading.Event) -> None:
         self._client = SidecarClient(address, name, _PATIENCE_SECONDS)
@@ -131,21 +131,21 @@ class Sender:
         self._complained = False
 
     def saved(self, round_number: int) -> None:
-        """The script wants to save, and has done so for the end of that round; 0 for none. Sent at once."""
+        """The script wants to save, and has saved for the end of that round; 0 for none. Sent at once."""
         if round_number != self._saved_last:
             with self._condition:
                 self._saved = self._saved_last = round_number
                 self._wake()
 
     def report(self, progress: Progress) -> None:
-        """To be sent at once, or a second after the last one."""
+        """Send a report at once, or a second after the last one."""
         with self._condition:
             news, self._progress = self._progress is None, progress
-            if news:  # else the thread waits for its moment already
+            if news:  # otherwise the thread already waits to send
                 self._wake()
 
     def close(self, seconds: float) -> None:
-        """Send what is left, and wait for that at most ``seconds``."""
+        """Send the rest, and wait for that at most ``seconds``."""
         with self._condition:
             self._closing = True
             self._condition.notify()
@@ -162,7 +162,7 @@ class Sender:
         closing = False
         while not closing:
             saved, progress, closing = self._next()
-            # the end of this process says as much
+            # this process's end tells the same
             if saved is not None and not closing and self._connected.wait(_PATIENCE_SECONDS):
                 self._post(wire.SAVED, wire.Saved(script=self._name, round=saved), _PATIENCE_SECONDS)
             if progress is not None and not self._send(progress):
@@ -181,7 +181,7 @@ class Sender:
             return saved, progress, self._closing
 
     def _left(self) -> float | None:
-        """Seconds until the report may be sent, None without one."""
+        """Return the seconds until the report may be sent, None without a report."""
         return None if self._progress is None else max(0.0, self._due - time.monotonic())
 
     def _send(self, progress: Progress) -> bool:
@@ -195,7 +195,7 @@ class Sender:
         return self._post(wire.PROGRESS, report, 0)
 
     def _post(self, call: wire.Call, said: wire.Message, patience: float) -> bool:
-        """Return False when it may be tried again."""
+        """Return False if a retry makes sense."""
         try:
             self._client.post(call, said, patience)
         except SidecarUnavailable as error:

@@ -1,1 +1,1 @@
-"""The sidecar's API as this package calls it, with the standard library alone."""
+"""The client of the sidecar's API, with the standard library alone."""

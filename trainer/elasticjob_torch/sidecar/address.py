@@ -1,4 +1,4 @@
-"""Where the sidecar's API is: at a port of the pod's loopback or, where that is the node's, at a socket in a folder
+"""The address of the sidecar's API: a port of the pod's loopback or, where loopback is the node's, a socket in a folder
 that only the pod's containers have."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Address(NamedTuple):
         return f"{UNIX}{self.path}" if self.path else f"{self.host}:{self.port}"
 
     def connection(self, timeout: float) -> http.client.HTTPConnection:
-        """Return a connection that is not made yet."""
+        """Return a connection that is not yet made."""
         if self.path:
             return _UnixConnection(self.path, timeout)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)

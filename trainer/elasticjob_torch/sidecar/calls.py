@@ -1,12 +1,12 @@
 """Runs calls that may hang in C++ on a thread of their own, so that the caller never hangs with them.
 
-torch's TCPStore blocks without limit, deaf to signals, on a connection that stays open but silent. The agent's
-main thread therefore waits here, in Python, where a signal or the end of the round interrupts it. A call that
-hangs keeps its thread; the thread is a daemon and serves nothing else afterwards. Callers on several threads take
-turns, as on a TCPStore itself.
+torch's TCPStore blocks without limit and ignores signals on a connection that stays open but silent. The agent's main
+thread therefore waits here, in Python, where a signal or the end of the round interrupts it. A call that hangs keeps
+its thread; the thread is a daemon and serves nothing else afterwards. Callers on several threads take turns, as on a
+TCPStore itself.
 
 A thread that returns from C++ while Python ends is unwound there, which aborts the process. So the process's end waits
-a little for calls that are under way.
+a little for calls in progress.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SLICE_SECONDS = 0.1
-_PARTING_SECONDS = 5.0  # for what is under way when Python ends; what takes longer hangs, and does not return then
+_PARTING_SECONDS = 5.0  # for calls in progress when Python ends; a longer one hangs, and does not return then
 
 
 class Interrupted(Exception):
-    """The call was given up: the round ended, or the time ran out. Nothing is known of its effect."""
+    """The call was abandoned: the round ended, or the time ran out. Its effect is unknown."""
 
 
 class _Task(Generic[T]):
@@ -42,7 +42,7 @@ class _Task(Generic[T]):
     def execute(self) -> None:
         try:
             self._result = self._run()
-        except BaseException as error:  # handed to the waiting caller whatever it is
+        except BaseException as error:  # passed to the waiting caller, whatever it is
             self._error = error
         _under_way.discard(self)
         self.done.set()
@@ -67,7 +67,7 @@ class CallThread:
     """One daemon thread that makes calls in order. It ends with `end`, or when this object is dropped.
 
     Args:
-        has_ended: asked ten times a second during a call; True gives the call up.
+        has_ended: asked ten times a second during a call; True abandons the call.
     """
 
     def __init__(self, has_ended: Callable[[], bool]) -> None:
@@ -80,7 +80,7 @@ class CallThread:
         weakref.finalize(self, self._tasks.put, None).atexit = False
 
     def call(self, run: Callable[[], T], seconds: float) -> T:
-        """Make the call and return its result, or raise what it raised.
+        """Make the call and return its result, or raise its exception.
 
         Raises:
             Interrupted: the round ended, or the call and the calls before it took more than ``seconds``.
@@ -88,7 +88,7 @@ class CallThread:
         deadline = time.monotonic() + seconds
         self._await(lambda: self._turn.acquire(timeout=_SLICE_SECONDS), deadline, seconds)
         try:
-            if not self._done.is_set():  # it was given up, and keeps the thread busy
+            if not self._done.is_set():  # it was abandoned, and keeps the thread busy
                 raise Interrupted("an earlier call to the store has not returned")
             task = _Task(run)
             self._done = task.done
@@ -112,7 +112,7 @@ class CallThread:
 
 
 def _work(tasks: queue.SimpleQueue[_Task[Any] | None]) -> None:
-    """Refers to nothing but the queue, so that the thread keeps nobody from being dropped."""
+    """Run tasks. It refers only to the queue, so that the thread keeps no object alive."""
     while (task := tasks.get()) is not None:
         task.execute()
-        del task  # a held result would keep a store, and its server, alive
+        del task  # a kept result would keep a store, and its server, alive

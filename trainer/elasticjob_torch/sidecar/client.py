@@ -1,9 +1,8 @@
 """Calls to the sidecar's trainer API: one HTTP request each.
 
-Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a
-round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts. Each has
-a deadline, repetitions included. What is asked, how an answer is read and when a call is made again is pure
-(`Calls`, `Tries`); `SidecarClient` sends and waits.
+Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a round means. Each
+call is safe to repeat, and is repeated here when the sidecar restarts. Each has a deadline, repetitions included. The
+requests, the reading of answers and the retries are pure (`Calls`, `Tries`); `SidecarClient` sends and waits.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=wire.Message)
 
 _CONNECT_SECONDS = 5.0
-_SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
+_SERVED_SECONDS = 1.0  # a call of this length shows that the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
@@ -41,32 +40,33 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """What is asked of the sidecar. `within`: seconds that one answer may take; `patience`: that it may be away."""
+    """A request to the sidecar. `within`: seconds that one answer may take. `patience`: seconds for which the sidecar
+    may be away."""
 
     method: str
     target: str
     body: dict[str, Any] | None
-    read: Callable[[dict[str, Any]], T]  # raises `SidecarUnavailable` when the answer makes no sense
+    read: Callable[[dict[str, Any]], T]  # raises `SidecarUnavailable` for an invalid answer
     within: float
     patience: float
 
 
 class Tries:
-    """When a call is made again. `now` is of one clock, in seconds."""
+    """When a call is repeated. `now`: seconds of one clock."""
 
     def __init__(self, call: Call[Any], now: float) -> None:
         self._within, self._patience = call.within, call.patience
-        self._began = self._away = now  # away: since when nothing answers
+        self._began = self._away = now  # away: since when there has been no answer
         self._deadline = now + call.within + call.patience  # however often the sidecar restarts
         self._pause = _FIRST_PAUSE_SECONDS
 
     def begin(self, now: float) -> float:
-        """The call is made; return how many seconds the answer may take."""
+        """Begin a try; return how many seconds the answer may take."""
         self._began = now
         return max(min(self._within, self._deadline - now), self._pause)
 
     def failed(self, error: SidecarUnavailable, now: float) -> float:
-        """Return the seconds until the next try. Raises `SidecarUnavailable` when there is none."""
+        """Return the seconds until the next try. Raises `SidecarUnavailable` if there is none."""
         if now - self._began > _SERVED_SECONDS:
             self._away, self._pause = now, _FIRST_PAUSE_SECONDS
         if not error.passing:
@@ -81,10 +81,10 @@ class Calls(ABC):
     """The trainer's side of the sidecar's API.
 
     Args:
-        trainer: the id of this torchrun, made up once per process.
+        trainer: the id of this torchrun, made once per process.
         patience: seconds for which the sidecar may be unreachable before a call gives up.
 
-    Every method raises `SidecarUnavailable` after that time, and `SidecarRefusal` as the sidecar says.
+    Every method raises `SidecarUnavailable` after that time, and a `SidecarRefusal` if the sidecar refuses.
     """
 
     def __init__(self, trainer: str, patience: float) -> None:
@@ -93,10 +93,10 @@ class Calls(ABC):
 
     @abstractmethod
     def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
-        """Make the call; while the sidecar restarts, make it again."""
+        """Make the call; repeat it while the sidecar restarts."""
 
     def view(self) -> wire.Ours:
-        """Return whose sidecar it is."""
+        """Return whose sidecar it is, and its view."""
         return self._make(Call("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience))
 
     def join(
@@ -111,9 +111,9 @@ class Calls(ABC):
     ) -> wire.Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
-        ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
-        for how long the answer has been awaited, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``)
-        are seconds in place of the job's. ``detail`` says what failed, for people, and ``exit_code`` how it ended.
+        ``after``: the last round that this trainer has used (0: none). ``still_waiting`` is called once a minute with
+        the seconds waited so far, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``) are seconds in
+        place of the job's. ``detail``: what failed, for people; ``exit_code``: that of the failure.
         """
         with _as_refused():
             join = wire.Join(
@@ -137,7 +137,7 @@ class Calls(ABC):
         return self.post(wire.POST_STORE, posted, self.patience)
 
     def await_store(self, round_number: int, timeout: float) -> wire.StoreAddress:
-        """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
+        """Wait, at most ``timeout`` seconds, until the round's store answers; return its address."""
         with _as_refused():
             query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
         within = timeout + wire.MARGIN_SECONDS
@@ -166,27 +166,28 @@ class Calls(ABC):
         return self._record(wire.CLOSE, close, timeout)
 
     def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
-        """Tell what the training processes of the round do: the state of the one that is most at fault."""
+        """Tell the state of the round's training processes: that of the one most at fault."""
         with _as_refused():
             said = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
         return self.post(wire.PROCESSES, said, self.patience)
 
     def tell_imports(self, names: Iterable[str]) -> None:
-        """Tell what the script imports, in its order, for the job's next pods; what cannot be told is left out."""
+        """Tell the script's imports, in order, for the job's next pods; names that cannot be sent are left out."""
         return self.post(wire.IMPORTS, wire.Imports(imports=_fitting(names)), self.patience)
 
     def post(self, call: wire.Call, said: wire.Message, patience: float) -> None:
-        """Send what needs no answer but that it was taken; training scripts, which are no trainers, say all so."""
+        """Send a message that needs only an acknowledgement; training scripts, which are no trainers, send only such
+        messages."""
         return self._make(Call("POST", call.path, said.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
 
     def _record(self, call: wire.Call, said: wire.Message, timeout: float) -> None:
-        within = timeout + wire.MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
+        within = timeout + wire.MARGIN_SECONDS  # the sidecar reports earlier that the API server does not answer
         return self._make(Call("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
 
 
 @contextlib.contextmanager
 def _as_refused() -> Iterator[None]:
-    """What must not be sent is refused here, with the words that the sidecar would have."""
+    """Refuse an invalid message here, in the words that the sidecar would use."""
     try:
         yield
     except wire.Invalid as error:
@@ -194,7 +195,7 @@ def _as_refused() -> Iterator[None]:
 
 
 class SidecarClient(Calls):
-    """Makes the calls over HTTP, to where the sidecar listens, and waits for the answer."""
+    """Makes the calls over HTTP to the sidecar, and waits for the answers."""
 
     def __init__(self, address: Address, trainer: str, patience: float) -> None:
         super().__init__(trainer, patience)
@@ -238,7 +239,7 @@ class SidecarClient(Calls):
 
 
 def _fitting(names: Iterable[str]) -> list[str]:
-    """Those of the wire's form, up to its limits."""
+    """Return the names in the wire's form, up to its limits."""
     found = [name for name in names if len(name) <= wire.IMPORT_LENGTH and re.fullmatch(wire.IMPORT_NAME, name)]
     del found[wire.MAX_IMPORTS :]
     while len(",".join(found)) > wire.IMPORTS_LENGTH:
@@ -263,7 +264,7 @@ def _reading(message: type[M]) -> Callable[[dict[str, Any]], M]:
 def _await_answer(connection: socket.socket, within: float, still_waiting: Callable[[float], None]) -> None:
     """Wait until there is something to read. Raises TimeoutError, and what ``still_waiting`` raises."""
     began, waited = time.monotonic(), 0.0
-    poll = select.poll()  # select() refuses high descriptors
+    poll = select.poll()  # select() fails for high descriptors
     poll.register(connection, select.POLLIN)
     while not poll.poll(1000 * min(_LOG_SECONDS, within - waited)):
         waited = time.monotonic() - began
@@ -273,7 +274,7 @@ def _await_answer(connection: socket.socket, within: float, still_waiting: Calla
 
 
 def read_answer(status: int, payload: bytes) -> dict[str, Any]:
-    """The answer's JSON. Raises `SidecarRefusal`, and `SidecarUnavailable` when it is none of a sidecar's."""
+    """Return the answer's JSON. Raises `SidecarRefusal`, and `SidecarUnavailable` if it is not from a sidecar."""
     if status == 204:
         return {}
     try:
@@ -288,6 +289,6 @@ def read_answer(status: int, payload: bytes) -> dict[str, Any]:
         message = str(error.get("message", "")) or f"the sidecar refused with {status} {code}"
         kind = REFUSALS.get(code, SidecarRefusal)
         raise kind(code, message, str(error.get("outcome", "")))
-    # A sidecar that cannot serve yet, or fails inside, is asked again; any other stranger is not.
+    # A sidecar that cannot serve yet, or fails internally, is asked again; any other server is not.
     said = payload[:200].decode("utf-8", "replace").strip()
     raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status >= 500)

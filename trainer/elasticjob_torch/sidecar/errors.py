@@ -1,4 +1,4 @@
-"""What a call to the sidecar can raise: that nothing answers, or what was answered with an error."""
+"""The errors of a call to the sidecar: no answer, or an error as the answer."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from elasticjob_torch import wire
 
 
 class SidecarError(Exception):
-    """Base of what a call to the sidecar can raise."""
+    """Base class of the errors of a call to the sidecar."""
 
 
 class SidecarUnavailable(SidecarError):
-    """Nothing answers at the sidecar's address, or not in its language."""
+    """No server answers at the sidecar's address, or one that is not a sidecar."""
 
     def __init__(self, message: str, *, passing: bool = True) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class NoTrainer(SidecarRefusal):
 
 
 class Superseded(SidecarRefusal):
-    """A newer torchrun of this pod has taken this one's place."""
+    """A newer torchrun of this pod has replaced this one."""
 
 
 class TrainerLives(SidecarRefusal):
@@ -55,15 +55,15 @@ class StageFinished(SidecarRefusal):
 
 
 class OtherScript(SidecarRefusal):
-    """The others run another script at this place."""
+    """The other workers run another script in this stage."""
 
 
 class JoinTimeout(SidecarRefusal):
-    """No round was formed in the time given."""
+    """No round was formed in time."""
 
 
 class StoreTimeout(SidecarRefusal):
-    """The round's store did not serve in the time given."""
+    """The round's store did not answer in time."""
 
 
 REFUSALS: dict[str, type[SidecarRefusal]] = {

@@ -1,10 +1,10 @@
-"""The event stream from the sidecar, held open by a thread for the process's whole life.
+"""The event stream from the sidecar, which a thread holds open for the process's whole life.
 
-It has two uses. The open connection is how the sidecar knows that this process lives: when it is
-killed, the kernel closes it within milliseconds. And it keeps the newest view of the rendezvous in memory,
-where the agent reads it ten times a second, and a script at each step, without a lock, a call or a wait.
+It has two uses. The open connection shows the sidecar that this process lives: if the process is killed, the kernel
+closes the connection within milliseconds. And the stream keeps the newest view of the rendezvous in memory, where the
+agent reads it ten times a second, and a script at each step, without a lock, a call or a wait.
 
-A child made by fork would keep the connection open after the agent's death, so it is closed there. Children that exec
+A forked child would keep the connection open after the agent's death, so it is closed there. Children that exec
 (training processes) never inherit it. While the stream is down, the last view stands; a sidecar that stays away is
 logged once a minute.
 """
@@ -39,13 +39,13 @@ _LOG_SECONDS = 60.0
 
 
 class Lines:
-    """Puts the lines of a stream together to events."""
+    """Assembles the lines of a stream into events."""
 
     def __init__(self) -> None:
         self._data: list[str] = []
 
     def take(self, raw: bytes) -> str | None:
-        """Return the data of the event that this line ends, if it ends one; comments and other fields do not count."""
+        """Return the data of the event that this line ends, if it ends one; comments and other fields are ignored."""
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         if line.startswith("data:"):
             text = line[len("data:") :]
@@ -57,14 +57,14 @@ class Lines:
 
 
 class Reopening:
-    """When a stream is opened again, and when its absence is told. `now` is of one clock, in seconds."""
+    """When a stream is reopened, and when its absence is logged. `now`: seconds of one clock."""
 
     def __init__(self, now: float) -> None:
         self._heard = self._told = now
         self._pause = _FIRST_PAUSE_SECONDS
 
     def ended(self, was_open: bool, why: str, now: float) -> float:
-        """The stream ended, or did not open; return the seconds until it is tried again."""
+        """The stream ended, or did not open; return the seconds until the next try."""
         if was_open:
             self._heard, self._told, self._pause = now, now, _FIRST_PAUSE_SECONDS
         if now - self._told >= _LOG_SECONDS:
@@ -79,7 +79,7 @@ class Stream(ABC):
 
     Attributes:
         connected: set while the stream is open.
-        superseded: True once the sidecar has said that a newer process took this one's place.
+        superseded: True once the sidecar has said that a newer process has replaced this one.
         taken: the sidecar's sentence once it has said that another process has the place, and lives; empty before.
     """
 
@@ -95,11 +95,11 @@ class Stream(ABC):
 
     @abstractmethod
     def target(self) -> str:
-        """Return what to ask for, at each connection anew."""
+        """Return the request's target; called for each connection."""
 
     @abstractmethod
     def take(self, data: Any) -> None:
-        """Take in an event; ValueError when it makes no sense."""
+        """Process an event. Raises ValueError if it is invalid."""
 
     def start(self) -> None:
         """Open the stream; returns at once."""
@@ -117,14 +117,14 @@ class Stream(ABC):
             self._thread.join(timeout=1)
 
     def close_in_child(self) -> None:
-        """Let go of the connection in a forked child, where the thread does not exist."""
+        """Drop the connection in a forked child, where the thread does not exist."""
         held, self._socket = self._socket, None
         if held is not None:
-            # close() alone would keep the descriptor while the response still refers to the socket
+            # close() alone would keep the descriptor while the response refers to the socket
             os.close(held.detach())
 
     def opens(self, seconds: float) -> bool:
-        """Wait at most so long until the stream is open; return whether it is."""
+        """Wait at most ``seconds`` until the stream is open; return whether it is."""
         return self.connected.wait(seconds)
 
     def refused(self, status: int, payload: bytes) -> str:
@@ -139,7 +139,7 @@ class Stream(ABC):
         return self.superseded or bool(self.taken)
 
     def read(self, event: str) -> None:
-        """Take in an event's data, whatever it is."""
+        """Process an event's data, valid or not."""
         try:
             self.take(json.loads(event))
         except (ValueError, RecursionError) as error:
@@ -187,15 +187,15 @@ class Stream(ABC):
 
 
 class EventStream(Stream):
-    """The agent's stream, by which the sidecar knows that it lives.
+    """The agent's stream, which shows the sidecar that it lives.
 
     Attributes:
-        view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
-        handed, stage: the last round handed to this trainer and its stage, told to the sidecar at a reconnect.
+        view: the newest view, or None before the first. Replaced as a whole, so reading needs no lock.
+        handed, stage: the last round handed to this trainer and its stage, sent to the sidecar at a reconnect.
 
     Args:
         seen: called in the stream's thread after each change of what is known.
-        container, script: what the sidecar tells the torchruns of a container apart by; see the wire.
+        container, script: by these the sidecar tells the torchruns of a container apart; see the wire.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ def _names_superseded(payload: bytes) -> bool:
 
 
 def _message_of(payload: bytes, code: wire.Code) -> str:
-    """The message of an error with this code; empty if it is another, or none."""
+    """Return the message of an error with this code; empty if there is none."""
     try:
         error = json.loads(payload)["error"]
         return str(error.get("message") or code) if error["code"] == code else ""

@@ -1,7 +1,7 @@
 """Starts the first prestarted processes when torchrun itself starts, before its agent has imported torch.
 
-`sitecustomize` calls `begin` in each process of a job with warm restart, so nothing is imported here that is not needed
-to see that this one is no torchrun.
+`sitecustomize` calls `begin` in each process of a job with warm restart. So this module imports only what it needs to
+see that a process is no torchrun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WANTED = "ELASTICJOB_WARM_RESTART"  # the job's spec.warmRestart
 AUTO = "Auto"
-GIVEN = "ELASTICJOB_WARM_IMPORTS"  # what another pod of the job has learned, with commas between
+GIVEN = "ELASTICJOB_WARM_IMPORTS"  # imports that another pod of the job has learned, separated by commas
 _READ_AT_START = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
 
 _startup: dict[str, str] | None = None
@@ -31,7 +31,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def begin(leave_mark: Callable[[str], None]) -> None:
-    """Called once at Python's start, with what marks this process and all that it starts as of a run's agent.
+    """Called once at Python's start. ``leave_mark`` marks this process and all its children as those of a run's agent.
 
     Raises nothing.
     """
@@ -41,17 +41,18 @@ def begin(leave_mark: Callable[[str], None]) -> None:
     _startup = _read_at_start()
     try:
         _begin(leave_mark)
-    except Exception as error:  # torchrun starts as ever
+    except Exception as error:  # torchrun starts as usual
         print(f"elasticjob: no process is prestarted ahead: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def startup() -> Mapping[str, str] | None:
-    """Return the variables that this interpreter has read at its start; None if it has not begun here, or in others."""
+    """Return the variables that this interpreter has read at its start; None if it did not begin here, or read
+    others."""
     return _startup if _startup == _read_at_start() else None
 
 
 def pool() -> Pool:
-    """Return the pool of this process, made when it is asked for first; raises OSError without a folder for it."""
+    """Return the pool of this process, made at the first call. Raises OSError if it can have no folder."""
     global _pool
     if _pool is None:
         import atexit
@@ -65,7 +66,7 @@ def pool() -> Pool:
 
 
 def forget() -> None:
-    """End what was begun."""
+    """End all that was begun."""
     global _pool
     closing, _pool = _pool, None
     if closing is not None:
@@ -73,10 +74,10 @@ def forget() -> None:
 
 
 def start_first() -> None:
-    """Start what is missing of the first processes, if it can be told what they will be.
+    """Start the missing ones of the first processes, if their commands are certain.
 
     Raises:
-        OSError: it cannot be told what they would inherit.
+        OSError: it is unknown what they would inherit.
     """
     from elasticjob_torch.warm.command import expect
 
@@ -94,7 +95,7 @@ def _begin(leave_mark: Callable[[str], None]) -> None:
 
     expected = expect(sys.argv, sys.orig_argv, os.environ, sys.executable)
     run_id = os.environ.get("PET_RDZV_ID", "")
-    if expected is None or not run_id or any(map(os.isatty, (1, 2))):  # which is said later, when there is a log
+    if expected is None or not run_id or any(map(os.isatty, (1, 2))):  # logged later, when there is a log
         return
     from elasticjob_torch.warm import room
 
@@ -131,7 +132,7 @@ def _start(expected: Expected) -> None:
 
 
 def _launcher() -> str:
-    """Return the source of torch's launcher, without importing torch; empty where it cannot be read."""
+    """Return the source of torch's launcher, without importing torch; empty if it cannot be read."""
     spec = PathFinder.find_spec("torch")
     for folder in spec.submodule_search_locations or () if spec is not None else ():
         try:

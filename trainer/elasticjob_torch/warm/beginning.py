@@ -1,7 +1,7 @@
-"""What a script imports before it does anything else, read from its text: for the first start, when nothing is learned.
+"""The imports at the beginning of a script, read from its text: for the first start, when nothing is learned yet.
 
-Pure. It stops at the first statement that may do anything but import or define, and at the first import of the
-script's own, so nothing is guessed.
+Pure. It stops at the first statement that may do more than import or define, and at the first import of one of the
+script's own modules, so nothing is guessed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def first_imports(source: str, is_own: Callable[[str], bool]) -> list[str]:
-    """Return the modules that a script imports at its beginning, in its order; of ``from a import b`` that is ``a``.
+    """Return the modules that a script imports at its beginning, in order; for ``from a import b`` that is ``a``.
 
     Args:
         is_own: whether a top-level module is the script's own.
@@ -43,7 +43,7 @@ def _imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
-    """Say whether a statement surely changes nothing that an import may see."""
+    """Say whether a statement certainly changes nothing that an import may see."""
     if isinstance(statement, ast.Assign) and not all(isinstance(each, ast.Name) for each in statement.targets):
         return False
     if isinstance(statement, (ast.Assign, ast.Expr)):

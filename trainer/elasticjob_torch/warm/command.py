@@ -1,7 +1,6 @@
-"""What torchrun will start its training processes with, from its own command line, before torch is imported.
+"""The command of torchrun's training processes, derived from its own command line before torch is imported.
 
-Pure. Only what is read surely counts; a wrong guess costs a prestarted process, as it is compared with what torch asks
-for.
+Pure. Only what is certain counts. A wrong guess costs a prestarted process, as it is compared with torch's request.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _OTHER_OUTPUTS = ("--redirects", "-r", "--tee", "-t", "--run-path", "--run_path"
 _FLAGS = ("-m", "--module")
 _NUMBER_OPTIONS = ("--nproc-per-node", "--nproc_per_node")
 _BACKEND_OPTIONS = ("--rdzv-backend", "--rdzv_backend")
-_BACKEND = "elasticjob"  # another one leaves what is prestarted where it is
+_BACKEND = "elasticjob"  # with another one the prestarted processes stay unused
 
 
 class Expected(NamedTuple):
@@ -29,7 +28,7 @@ class Expected(NamedTuple):
 
 
 def can_be_prestarted(arguments: Sequence[str], executable: str) -> bool:
-    """Say whether a command is that of a Python script or module, by this interpreter and as torchrun writes it."""
+    """Say whether a command runs a Python script or module, with this interpreter and in torchrun's form."""
     if len(arguments) < 3 or arguments[0] != executable or arguments[1] != "-u":
         return False
     return not arguments[2].startswith("-") or (arguments[2] == "-m" and len(arguments) > 3)
@@ -38,7 +37,8 @@ def can_be_prestarted(arguments: Sequence[str], executable: str) -> bool:
 def expect(
     argv: Sequence[str], orig_argv: Sequence[str], environment: Mapping[str, str], executable: str
 ) -> Expected | None:
-    """Return what the training processes of this process will be, None if it is no torchrun, or that is not sure."""
+    """Return the training processes that this process will start; None if it is no torchrun, or if that is
+    uncertain."""
     options = _torchrun_options(argv, orig_argv)
     if options is None or environment.get("PYTHON_EXEC", executable) != executable:
         return None
@@ -60,10 +60,10 @@ def expect(
 def guessed_environment(
     argv: Sequence[str], environment: Mapping[str, str], local_rank: int, processes: int, launcher: str
 ) -> dict[str, str]:
-    """Return what torchrun will add to its own environment for a process of the first round.
+    """Return the variables that torchrun will add to its own environment for a process of the first round.
 
-    The names are sure. The values are those of a job of one worker: who reads one by its name is found out when the
-    round's own are known. ``launcher`` is the source of torch's.
+    The names are certain. The values are those of a job with one worker: a process that reads one by its name is
+    detected once the round's own values are known. ``launcher``: the source of torch's launcher.
     """
     own, all_of_them = str(local_rank), str(processes)
     added = {
@@ -97,7 +97,7 @@ def guessed_environment(
 
 
 def _torchrun_options(argv: Sequence[str], orig_argv: Sequence[str]) -> Sequence[str] | None:
-    """Python starts, so a module's name is not in ``sys.argv`` yet."""
+    """Return torchrun's options. At this stage of Python's start ``sys.argv`` lacks a module's name."""
     if not argv:
         return None
     if os.path.basename(argv[0]) == "torchrun":

@@ -1,4 +1,4 @@
-"""Files, as a prestarted process needs them: what cannot be read or written is no error here."""
+"""Files for a prestarted process: a file that cannot be read or written is no error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def file_state(file: str) -> tuple[int, int]:
-    """When it was changed last, in nanoseconds, and its size in bytes; both 0 where there is none."""
+    """Return when the file was last changed, in nanoseconds, and its size in bytes; both 0 without a file."""
     try:
         found = os.stat(file)
     except OSError:
@@ -16,7 +16,7 @@ def file_state(file: str) -> tuple[int, int]:
 
 
 def read_text(path: str) -> str:
-    """All of the file; empty where it cannot be read."""
+    """Return the file's text; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -25,7 +25,7 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> bool:
-    """Say whether that could be done."""
+    """Write the file; return whether that succeeded."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -35,7 +35,7 @@ def write_text(path: str, text: str) -> bool:
 
 
 def pour(kept: int, output: int) -> None:
-    """Write to one descriptor what the other has, from its beginning."""
+    """Copy a descriptor's file from its beginning to another descriptor."""
     at = 0
     with contextlib.suppress(OSError):
         while data := os.pread(kept, 65536, at):

@@ -1,7 +1,7 @@
-"""Paces early imports, from inside: a finder that finds nothing, but is asked before each module is looked for.
+"""Slows early imports down from inside: a finder that finds nothing, but is asked before each module is searched.
 
-A process cannot be gentle by its priority, which it could not raise again. So it rests several times as long as it
-worked, and looks meanwhile whether it is wanted.
+A process cannot use its priority for this, as it could not raise it again. So it rests several times as long as it
+worked, and checks meanwhile whether it is wanted.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ _WORK_SECONDS = 0.02  # shorter work earns no rest yet
 
 
 class Gentle:
-    """The finder; in ``sys.meta_path`` between `begin` and `end`.
+    """The finder. It is in ``sys.meta_path`` between `begin` and `end`.
 
     Args:
-        folder: the script's. What is in it must not be found: it is the script's own, which is not imported early.
-        rest: waits that many seconds, or until there is no time to rest any more.
+        folder: the script's. Modules in it must not be found: they are the script's own, and are not imported early.
+        rest: waits the given seconds, or until there is no time to rest any more.
     """
 
     def __init__(self, folder: str, rest: Callable[[float], object]) -> None:
-        self.times = 0.0  # as long as the work
-        self.late: Collection[str] = ()  # modules that are not to be imported yet
-        self.refused = ""  # the first module that an import asked for and did not get, and why
+        self.times = 0.0  # rest this many times as long as the work
+        self.late: Collection[str] = ()  # modules that must not be imported yet
+        self.refused = ""  # the first module that an import requested and did not get, and why
         self._folder = folder
         self._rest = rest
         self._rested = 0.0
 
     def begin(self) -> None:
-        """Be asked from now on."""
+        """Install the finder."""
         self._rested = time.process_time()
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        """Be asked no more."""
+        """Remove the finder."""
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         sys.path_importer_cache.pop(self._folder, None)
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Rest; find nothing. Raises ModuleNotFoundError for what nothing else must find."""
+        """Rest; find nothing. Raises ModuleNotFoundError for a module that no other finder may find."""
         why = self._why_not(name, path)
         if why:
             self.refused = self.refused or f"{name}, {why}"
@@ -68,5 +68,5 @@ class Gentle:
             return False
         if spec.has_location:
             return True
-        elsewhere = PathFinder.find_spec(name)  # a plain folder gives way to any module
+        elsewhere = PathFinder.find_spec(name)  # any module precedes a plain folder
         return elsewhere is None or not elsewhere.has_location

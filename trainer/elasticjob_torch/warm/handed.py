@@ -1,5 +1,5 @@
-"""The prestarted processes that were ordered to train and have not said yet how they begin: warm, in the ordinary way,
-or not at all."""
+"""The prestarted processes that were ordered to train and have not yet reported how they begin: warm, in the ordinary
+way, or not at all."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STILL_SECONDS = 120.0  # whatever does nothing for so long, not even read from a slow disk, hangs
-_ANSWER_SECONDS = 1800.0  # however much it does
-_NAMED = 5  # imports in a line of the log
+_STILL_SECONDS = 120.0  # a process without any progress for so long, not even reading from a slow disk, hangs
+_ANSWER_SECONDS = 1800.0  # even with progress
+_NAMED = 5  # imports named in one log line
 
 
 class Handed:
-    """By local rank. Its owner sees to it that one thread at a time calls it.
+    """The processes by local rank. Its owner ensures that only one thread at a time calls it.
 
     Args:
-        blame: hears which import is to blame, and why.
+        blame: receives the import that is to blame, and why.
     """
 
     def __init__(self, learned: Learned, blame: Callable[[Read], None]) -> None:
@@ -38,23 +38,23 @@ class Handed:
         self._killed = False
 
     def add(self, local_rank: int, process: PrestartedProcess) -> None:
-        """Look after a process that has its orders, in the place of an earlier one."""
+        """Watch a process that has its orders, in place of an earlier one."""
         self._drop(local_rank)
         self.processes[local_rank] = process
         self.progress[local_rank] = Progress(lambda: work_of(process.popen.pid))
 
     def hear(self) -> None:
-        """Take in what they say, and kill whoever hangs."""
+        """Process the reports, and kill processes that hang."""
         for local_rank, process in list(self.processes.items()):
             self._hear(local_rank, process)
 
     def has_killed(self) -> bool:
-        """Say whether one was killed since this was last asked."""
+        """Say whether one was killed since the last call."""
         killed, self._killed = self._killed, False
         return killed
 
     def let_go(self) -> None:
-        """Have nothing more to do with any."""
+        """Forget all processes."""
         for local_rank in list(self.processes):
             self._drop(local_rank)
 
@@ -86,13 +86,13 @@ class Handed:
 
     def _take_in_unfit(self, local_rank: int, process: PrestartedProcess, found: Sequence[Read]) -> None:
         log.info("training process %d starts in the ordinary way: %s", local_rank, found[0].why)
-        self._learned.begins_with(local_rank, ())  # it does all of them itself now
+        self._learned.begins_with(local_rank, ())  # it does all imports itself now
         for each in found:
-            if each.early_import and not process.is_guessed:  # the next one is given what this round has
+            if each.early_import and not process.is_guessed:  # the next process is given this round's values
                 self._blame(each)
 
     def _kill(self, local_rank: int, process: PrestartedProcess, took: float) -> None:
-        """Its end is none of the script's, which has not begun."""
+        """Kill a process whose script has not begun, so its end is not the script's."""
         del self.progress[local_rank]
         self._killed = True
         words = "training process %d is killed: for %.0f s it has not left the early import of %s"
@@ -102,7 +102,7 @@ class Handed:
 
 
 def _listed(imports: Sequence[str]) -> str:
-    """Say what a script has still to import, the first ones by name."""
+    """Name the first imports that the script still has to do, and count the rest."""
     if not imports:
         return ""
     more = f", and {len(imports) - _NAMED} more" if len(imports) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""What a process gets from the thread that starts it, besides arguments, environment and descriptors."""
+"""What a process inherits from the thread that starts it, besides arguments, environment and descriptors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS = {
 
 
 def inherited() -> dict[str, Any]:
-    """Return what a process would inherit that the calling thread starts now.
+    """Return what a process would inherit if the calling thread started it now.
 
     Raises:
         OSError: the working directory is gone, or there is no /proc.
@@ -53,6 +53,7 @@ def inherited() -> dict[str, Any]:
 
 
 def kind(descriptor: int) -> tuple[int, bool, int]:
-    """Return what Python's output on a descriptor depends on: the kind of file, if it is a terminal, its block size."""
+    """Return the properties that Python's output on a descriptor depends on: the kind of file, whether it is a
+    terminal, and its block size."""
     status = os.fstat(descriptor)
     return stat.S_IFMT(status.st_mode), os.isatty(descriptor), status.st_blksize

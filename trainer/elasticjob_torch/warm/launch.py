@@ -1,7 +1,7 @@
-"""Puts prestarted processes in the place of those that torch's agent starts, and starts the first ones.
+"""Replaces the processes that torch's agent starts by prestarted ones, and starts the first of these.
 
-torch's `SubprocessHandler` starts a process by ``Popen``; that name is given another meaning in its module, and in no
-other. What it is asked for that is not known here, it leaves to the real one.
+torch's `SubprocessHandler` starts a process by ``Popen``. That name is redefined in its module, and in no other. Calls
+in an unknown form go to the real ``Popen``.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _KNOWN = {"args", "env", "stdout", "stderr", "start_new_session"}
 
 
 def switch_on(on_learned: Callable[[list[str]], bool]) -> Pool | None:
-    """Let processes that torch's agent starts from now on be prestarted ones where they can; None, with a log line, if
+    """From now on use prestarted processes for those that torch's agent starts, if possible; None, with a log line, if
     not.
 
-    ``on_learned`` hears what the script imports, and says whether that is taken. The caller closes what is returned.
+    ``on_learned`` receives the script's imports, and returns whether they are taken. The caller closes the result.
     """
     if not ahead.is_wanted(os.environ):
         return None
     try:
         module = importlib.import_module(_MODULE)
-    except Exception as error:  # a later torch's, whatever it has become
+    except Exception as error:  # from a later torch, whatever it has become
         why: str | None = f"{_ANOTHER_WAY} ({error})"
     else:
         why = _cannot(module) or _begin_ahead()
@@ -79,7 +79,7 @@ class Launch:
         if args or not options.keys() <= _KNOWN or not options.get("start_new_session") or not rank.isdecimal():
             return subprocess.Popen(*args, **options)
         earlier = self._newest.get(rank)
-        if earlier is not None and earlier.poll() is None:  # one round's are ended before the next one's start
+        if earlier is not None and earlier.poll() is None:  # a round's processes end before the next one's start
             self._pool.give_up(f"more than one process has LOCAL_RANK {rank}")
         self._newest[rank] = process = self._start(rank, options)
         return process

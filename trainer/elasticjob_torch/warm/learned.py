@@ -1,7 +1,7 @@
-"""What is known of a script's imports: what each training process noted, what a prestarted one found, what others are
-told.
+"""The knowledge of a script's imports: the notes of each training process, the findings of prestarted ones, and the
+list for others.
 
-Starts no process, and knows of none but by its local rank.
+It starts no process, and knows processes only by their local ranks.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _US = "elasticjob_torch"
-_MAX_UNFIT = 8  # whoever has more of them starts in the ordinary way
+_MAX_UNFIT = 8  # a script with more of them starts in the ordinary way
 
 
 class Learned:
-    """Of all training processes of an agent.
+    """The imports of all training processes of an agent.
 
     A `state` is what the script may have changed before an import. An import is **proven** when a prestarted process
-    was in the script's state before it, here or, for those that were given, in another pod. That stays so whatever a
-    later process notes, until a prestarted one meets another state.
+    was in the script's state before it, here or, for given imports, in another pod. It stays proven whatever a later
+    process notes, until a prestarted one meets another state.
 
     Args:
-        given: what to import early as long as this pod has learned nothing.
+        given: what to import early while this pod has learned nothing.
     """
 
     def __init__(self, given: Sequence[str] = ()) -> None:
         self._folder = tempfile.mkdtemp(prefix="elasticjob-warm-")
-        self._files: dict[int, str] = {}  # that the newest processes note their imports in
+        self._files: dict[int, str] = {}  # where the newest processes note their imports
         self._early: dict[int, frozenset[str]] = {}  # what those were to import before their script
         self._names: dict[int, list[str]] = {}
-        self._states: dict[int, dict[str, str]] = {}  # in which each of those began
-        self._differing: set[tuple[str, str]] = set()  # before which import a prestarted process was not in that state
+        self._states: dict[int, dict[str, str]] = {}  # in which each of those imports began
+        self._differing: set[tuple[str, str]] = set()  # imports before which a prestarted process was not in that state
         self._unfit: dict[str, str] = {}  # imports that cannot be early, and why
         self.late: list[str] = []  # modules that no early import may need
-        self._ended: set[int] = set()  # whose process has said why it notes no more
+        self._ended: set[int] = set()  # of local ranks whose process has noted why its notes end
         self._told_of_end = False
         self.give(given)
 
     def give(self, imports: Sequence[str]) -> None:
-        """Say what is known from elsewhere; what is learned here takes its place."""
+        """Set what is known from elsewhere; what is learned here replaces it."""
         self._given = list(imports)
         self._proven = set(imports)
 
     def is_without(self, local_rank: int) -> bool:
-        """Say whether a process came to what ends its notes before any import, and none is known from elsewhere."""
+        """Say whether a process's notes ended before any import, and no import is known from elsewhere."""
         return local_rank in self._ended and not (self._names.get(local_rank) or self._given)
 
     def imports(self, local_rank: int) -> list[str]:
-        """Return what to import early, in its order."""
+        """Return what to import early, in order."""
         known = self._names.get(local_rank) or self._given
         names = [name for name in merged(known, (), ()) if not self._is_unfit(name)]
         states = self.states(local_rank)
@@ -68,39 +68,39 @@ class Learned:
         return [name for name in possible if _top(name) != _US]
 
     def states(self, local_rank: int) -> Mapping[str, str]:
-        """Return in which state the script was before each import that it did itself."""
+        """Return the script's state before each import that it did itself."""
         return self._states.get(local_rank, {})
 
     def shared(self) -> list[str]:
-        """Return what another pod can import early; nothing as long as process 0 has told of no import."""
+        """Return what another pod can import early; nothing while process 0 has noted no import."""
         return shared(self.imports(0), self.states(0), self._proven) if self._names.get(0) else []
 
     def new_file(self, local_rank: int) -> str:
-        """Return the file for a process that starts now; what the one before it noted is read."""
+        """Return the file for a process that starts now, and read the notes of the process before it."""
         self._read(local_rank)
         self._files[local_rank] = path = os.path.join(self._folder, f"{local_rank}-{time.monotonic_ns()}")
         self._early[local_rank] = frozenset()
         return path
 
     def begins_with(self, local_rank: int, imports: Sequence[str]) -> None:
-        """Note that the newest process was prestarted, with these imports: it will not tell of them.
+        """Note that the newest process was prestarted, with these imports: it will not note them itself.
 
-        It may do so all the same, of one that is not there and is asked for again, but in a state that is not the
-        script's own any more, as all the others came before it.
+        It may record a missing module again, but in a state that is no longer the script's, as all other imports came
+        before it.
         """
         self._early[local_rank] = frozenset(imports)
         self._names[local_rank] = merged(imports, self._names.get(local_rank, ()), ())
 
     def read(self) -> bool:
-        """Take in what the processes have noted; return whether it is more than was known."""
+        """Read the notes of the processes; return whether there is something new."""
         found = [self._read(local_rank) for local_rank in self._files]
         return any(found)
 
     def compare(self, imports: Sequence[str], states: Mapping[str, str], done: int, differs: str | None) -> list[str]:
-        """Take in how far a prestarted process came; return what it has imported.
+        """Note how far a prestarted process came; return what it has imported.
 
-        ``differs`` is what the script has changed before the first import that is left to it, if that is why there
-        is one.
+        ``differs``: what the script has changed before the first import that is left to it, if that is the reason why
+        one is left.
         """
         self._proven |= {name for name in imports[:done] if name in states}
         if differs is None or done >= len(imports):
@@ -113,9 +113,10 @@ class Learned:
         return list(imports[:done])
 
     def leave_out(self, name: str, module: str, why: str) -> bool:
-        """Import this early no more, nor what is below it, as that would import it; return whether there are too many.
+        """Never again import this early, nor anything below it, as that would import it; return whether there are too
+        many.
 
-        No other import may bring the module that is to blame for it, if one is.
+        If a module is to blame, no other import may bring it either.
         """
         if name not in self._unfit:
             log.info("not imported early any more: %s (%s)", name, why)
@@ -125,12 +126,12 @@ class Learned:
         return len(self._unfit) > _MAX_UNFIT
 
     def left(self, local_rank: int, imports: Sequence[str]) -> list[str]:
-        """Return what the script has still to import after these, with why if that is known."""
+        """Return what the script still has to import after these, with the reason if it is known."""
         names = [name for name in self._names.get(local_rank, ()) if name not in imports and _top(name) != _US]
         return [f"{name} ({self._unfit[name]})" if name in self._unfit else name for name in names]
 
     def close(self) -> None:
-        """Forget the files."""
+        """Delete the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _is_unfit(self, name: str) -> bool:
@@ -154,7 +155,7 @@ class Learned:
         return len(names) > len(known)
 
     def _tell_of_end(self, names: Sequence[str], why: str) -> None:
-        """Say what ends early imports where most is not gained, which is torch."""
+        """Log why early imports end, if they end before the most expensive one, which is torch."""
         if "torch" not in names and not self._told_of_end:
             self._told_of_end = True
             last = names[-1] if names else "its start"

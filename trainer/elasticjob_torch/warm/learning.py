@@ -1,13 +1,13 @@
-"""Learns in a training process what its script imports, in which order and state, by the interpreter's audit events.
+"""Learns in a training process what its script imports, in which order and state, from the interpreter's audit events.
 
-Noted are the outermost imports of what is not the script's own: no other such import is under way when one begins. What
-the script's own modules import counts as the script's; what it imports of its own is never imported early, nor is what
-needed that. It ends where one of those hides a library from early imports, and before the first thing after which
-order matters: a change of the environment, a thread, a fork or another program, a CUDA context (but for torch's own
-modules: those ask for none). What an import does of these is its own, as it does it again when it is imported early;
-what then stays of it is for the prestarted process to see.
+It notes the outermost imports of modules that are not the script's own: those that begin while no other such import is
+in progress. Imports by the script's own modules count as the script's. Its own modules are never imported early, nor is
+a library that needed one. The notes end where an own module hides a library from early imports, and before the first
+action after which order matters: a change of the environment, a thread, a fork or another program, a CUDA context
+(except for torch's own modules, which ask for none). Such actions within an import belong to it, as it repeats them
+when it is imported early; the prestarted process checks their lasting effects.
 
-A script cannot see audit hooks, unlike a finder, or another `__import__`.
+A script cannot see audit hooks, unlike a finder, or a replaced `__import__`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import FrameType
 
-END = "-"  # begins a line of the file: nothing is noted from here on, and why
-FORGET = "<"  # begins a line of the file: the import noted last needs what is the script's own; the end, too
+END = "-"  # begins a line of the file: the notes end here, and why
+FORGET = "<"  # begins a line of the file: the last noted import, or the end, needs a module of the script's own
 
 _US = "elasticjob_torch"
 _MATTERS = frozenset(
@@ -46,15 +46,15 @@ _MATTERS = frozenset(
         "subprocess.Popen",
     }
 )
-_IMPORTS = {True: ("import",), False: ("import", "exec")}  # the second tells of a module that imports nothing
-_UNHEARD = sys.version_info < (3, 12)  # no event tells of a thread
+_IMPORTS = {True: ("import",), False: ("import", "exec")}  # the second event shows a module that imports nothing
+_UNHEARD = sys.version_info < (3, 12)  # no event reports a thread
 
 
 def learn(path: str, patches: Patches | None = None) -> None:
-    """Note this process's imports in a file, from now on until order matters, a line for each: the name, and the
-    `state` in which it began. Raises nothing.
+    """Note this process's imports in a file until order matters, one per line: the name, and the `state` in which it
+    began. Raises nothing.
 
-    ``patches``: what has accepted the modules that are there.
+    ``patches``: has accepted the modules that are loaded.
     """
     learner = Learner(path, script_folder(sys.argv), sys.path, patches)
     sys.addaudithook(learner.hear)
@@ -62,7 +62,8 @@ def learn(path: str, patches: Patches | None = None) -> None:
 
 
 def leave_nothing() -> None:
-    """Take this package out of ``sys.modules``, where the script would see it; what still runs of it goes on."""
+    """Remove this package from ``sys.modules``, where the script would see it. Its code that still runs is not
+    affected."""
     package = "elasticjob_torch.warm"
     for name in [name for name in sys.modules if name == package or name.startswith(package + ".")]:
         del sys.modules[name]
@@ -76,9 +77,9 @@ def script_folder(argv: list[str]) -> str:
 
 
 def read_learned(text: str) -> dict[str, str]:
-    """Return what a file says that was imported, in its order, and the state in which each import began."""
+    """Return the imports in a file, in order, and the state in which each began."""
     noted: list[str] = []
-    for line in text.split("\n")[:-1]:  # the last one is not whole
+    for line in text.split("\n")[:-1]:  # the last line is incomplete
         if line[:1] == FORGET:
             del noted[-1:]
         if line[:1] in (END, FORGET):
@@ -92,13 +93,13 @@ def read_learned(text: str) -> dict[str, str]:
 
 
 def read_end(text: str) -> str:
-    """Return why no more is noted in a file; empty if it goes on."""
+    """Return why the notes in a file end; empty if they go on."""
     return next((line[2:] for line in text.split("\n")[:-1] if line[:1] in (END, FORGET)), "")
 
 
 class Learner:
-    """Hears audit events in the main thread, and appends to a file what they teach, at once: the process may be killed
-    at any time."""
+    """Receives audit events in the main thread, and appends its notes to a file at once: the process may be killed at
+    any time."""
 
     def __init__(self, path: str, folder: str, paths: list[str], patches: Patches | None = None) -> None:
         self._path = path
@@ -107,8 +108,8 @@ class Learner:
         self._modules = sys.modules
         self._last = ""
         self._done = False
-        self._ending: ref[Any] | None = None  # of the last import's lock; it dies with that import
-        self._is_watched = True  # so that the end of the last import is told
+        self._ending: ref[Any] | None = None  # to the last import's lock, which is dropped with that import
+        self._is_watched = True  # whether the end of the last import is to be noticed
         self._patches = patches or Patches()
         self._patches.is_watched = lambda top: top not in NO_LIBRARY and not self._own.has(top)
         if patches is None:
@@ -119,7 +120,7 @@ class Learner:
             return
         try:
             frame = sys._getframe().f_back
-            if frame is not None and _thread.get_ident() == self._thread:  # else the interpreter's own, or not the main
+            if frame is not None and _thread.get_ident() == self._thread:  # else the interpreter or another thread
                 self._hear(event, args, frame)
         except Exception:  # the script must not be disturbed
             self._done = True
@@ -154,9 +155,9 @@ class Learner:
         self._write(f"{name} {fingerprint(self._patches.changed())}")
 
     def _watch_end(self, name: str) -> None:
-        """Have the modules accepted when this import ends.
+        """Accept the modules when this import ends.
 
-        No event tells of that. But the import system holds a lock for each module that it loads, and drops it then.
+        No event reports that. But the import system holds a lock for each module that it loads, and drops it then.
         """
         self._is_watched = True
         find = getattr(self._modules["_frozen_importlib"], "_module_locks", {}).get(name)
@@ -172,7 +173,8 @@ class Learner:
             self._done = True
 
     def _under_way(self, frame: FrameType | None) -> tuple[str, bool]:
-        """Return the outermost import under way of what is not the script's, and whether the plug-in is at work."""
+        """Return the outermost import in progress that is not the script's, and whether the plug-in itself is at
+        work."""
         name = ""
         while frame is not None:
             code = frame.f_code
@@ -189,8 +191,8 @@ class Learner:
         return bool(getattr(self._modules.get("torch.cuda"), "_initialized", False))
 
     def _has_threads(self) -> bool:
-        """Say whether threads run that the plug-in has not started."""
-        threads = getattr(self._modules.get("threading"), "_active", {}).values()  # without its lock
+        """Say whether there are threads that the plug-in did not start."""
+        threads = getattr(self._modules.get("threading"), "_active", {}).values()  # read without its lock
         targets = [getattr(each, "_target", None) for each in list(threads) if each.ident != self._thread]
         return any(_top(getattr(each, "__module__", None) or "") != _US for each in targets)
 
@@ -207,9 +209,9 @@ class Learner:
 
 
 class Own:
-    """Tells the script's own modules: those of its folder, or of a path that was added to ``sys.path`` since.
+    """Recognizes the script's own modules: those in its folder, or on a path added to ``sys.path`` since.
 
-    The longest path that a module is below of decides, as site-packages may be in a folder below the script's.
+    The longest path that contains a module decides, as site-packages may be in a folder below the script's.
     """
 
     def __init__(self, folder: str, paths: list[str]) -> None:
@@ -230,9 +232,9 @@ class Own:
         return known
 
     def hides(self, name: str) -> bool:
-        """Say whether an own module stands before another of its name, which an early import would find in its place.
+        """Say whether an own module precedes another of its name, which an early import would find instead.
 
-        None finds what a module in the script's folder stands before: see `gentle`.
+        Modules in the script's folder are excluded: see `gentle`.
         """
         in_folder = PathFinder.find_spec(_top(name), [self._folder])
         if in_folder is not None and in_folder.has_location:

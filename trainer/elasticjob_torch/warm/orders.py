@@ -1,16 +1,16 @@
-"""What agent and prestarted process say to each other, and when a prestarted process may stand for an ordinary start.
+"""The messages between agent and prestarted process, and when a prestarted process may replace an ordinary start.
 
-Pure. Messages are JSON behind their length, agent to process:
+Pure. Messages are JSON after their length, agent to process:
 
 - ``{"imports": [...], "states": {...}, "late": [...], "rest": 4.0}``: import these early, up to the first that began in
-  another `state` in the script, none that needs one of the ``late`` modules, and rest so much longer than work; any
-  number of times, with more at the end each time
+  another `state` in the script, none that needs one of the ``late`` modules, and rest this many times longer than work;
+  sent any number of times, each time with more at the end
 - ``{"environment": {...}, "given": {...}, "learn": path}`` with two descriptors: run the script in this environment, in
   place of the one given at the start; the last message
 
 and process to agent: ``{"doing": name}``, ``{"ready": modules, "done": imports, "differs": what}``, and last either
 ``{"warm": modules, "done": imports}`` when it runs the script, or ``{"unfit": [[import, module, why], ...]}`` when it
-can do so only by a start anew: which imports are to blame, and which module that is part of them; empty names if none.
+can do so only by a restart: which imports are to blame, and which module within them; empty names if none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-PRESTARTED = "ELASTICJOB_PRESTARTED"  # of a prestarted process: the descriptors of its socket and its `lifeline`
-LEARN = "ELASTICJOB_LEARN"  # of a training process: the file to note its imports in
-EVERY = "*"  # among the variables read: which ones there are
+PRESTARTED = "ELASTICJOB_PRESTARTED"  # descriptors of its socket and its `lifeline`
+LEARN = "ELASTICJOB_LEARN"  # a training process's file for its notes of imports
+EVERY = "*"  # in place of a variable's name: the list of all variables was read
 HEADER_BYTES = 4
 
-# What torch's agent tells each process of its round. It may differ, as an import that reads one is noticed; any other
-# variable may have been read by a library in C, by the interpreter, or by a .pth file.
+# The variables of a round that torch's agent gives each process. They may differ, as an import that reads one is
+# noticed. Any other variable may have been read by a library in C, by the interpreter, or by a .pth file.
 _OF_A_ROUND = frozenset(
     {
         "ELASTICJOB_MASTER_ADDRESS",  # `environment.MASTER_ADDRESS`
@@ -51,21 +51,21 @@ _PREFIX = "TORCHELASTIC_"
 
 
 class Read(NamedTuple):
-    """That an import has read something which may be another in the next round."""
+    """A read by an import of something that may differ in the next round."""
 
-    early_import: str  # of those that were asked for; empty if none is to blame
-    module: str  # whose import that was part of
+    early_import: str  # one of the requested imports; empty if none is to blame
+    module: str  # the module within it that read
     why: str  # in words
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message as it is sent."""
+    """Return a message's bytes."""
     body = json.dumps(message).encode()
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
 def decode(received: bytes) -> tuple[list[dict[str, Any]], bytes]:
-    """Return the whole messages among the bytes received, and what is left of them."""
+    """Return the complete messages among the bytes received, and the remaining bytes."""
     messages = []
     while len(received) >= HEADER_BYTES:
         end = HEADER_BYTES + int.from_bytes(received[:HEADER_BYTES], "big")
@@ -82,7 +82,7 @@ def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 
 
 def unforeseen(prestarted: Mapping[str, str], ordered: Mapping[str, str]) -> str | None:
-    """Return a variable that has to be there when a process starts, and has another value now."""
+    """Return a variable that must be set at a process's start and has another value now."""
     return next((name for name in differing(prestarted, ordered) if not is_of_a_round(name)), None)
 
 
@@ -92,16 +92,16 @@ def invalidated(
     ordered: Mapping[str, str],
     reads: Mapping[str, Sequence[Read]],
 ) -> list[Read]:
-    """Return what of the early imports the ordered environment would have changed, the first of each import.
+    """Return the reads of early imports that the ordered environment would have changed, the first of each import.
 
-    No import is to blame where the variables are others than were to be expected: in the next process they are there.
+    No import is to blame if the variables differ from the expected ones: the next process is given the right ones.
 
     Args:
         prestarted: the environment that the process was given. Python itself may have changed it at once
-        (``LC_CTYPE``).
-        now: what became of it, by imports.
-        ordered: the one that it would have had in an ordinary start.
-        reads: by variable, who has read it.
+            (``LC_CTYPE``).
+        now: the environment after the imports.
+        ordered: the environment of an ordinary start.
+        reads: by variable, the reads of it.
     """
     if (name := unforeseen(prestarted, ordered)) is not None:
         return [Read("", "", f"{name} has changed")]
@@ -115,15 +115,15 @@ def invalidated(
 
 
 def merged(known: Iterable[str], learned: Iterable[str], unfit: Iterable[str]) -> list[str]:
-    """Return what is to be imported early the next time, in its order."""
+    """Return what to import early the next time, in order."""
     return [name for name in dict.fromkeys([*known, *learned]) if name not in set(unfit)]
 
 
 def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[str]) -> list[str]:
-    """Return of what is learned what can be imported early where states are not known: in another pod.
+    """Return the part of the learned imports that can be done early where states are unknown: in another pod.
 
-    The script may have changed the state between two imports, or the first of them has. That is known when a prestarted
-    process has done the same.
+    Between two imports, the script may have changed the state, or the first import has. This is decided once a
+    prestarted process has done the same.
 
     Args:
         proven: imports before which a prestarted process was in the script's state.
@@ -133,5 +133,5 @@ def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[s
 
 
 def is_of_a_round(name: str) -> bool:
-    """Say whether torch's agent gives each process of a round this variable, with values of the round."""
+    """Say whether torch's agent sets this variable for each process, with values of the round."""
     return name in _OF_A_ROUND or name.startswith(_PREFIX)

@@ -1,9 +1,9 @@
-"""Which libraries a script has changed from outside: a library that is imported after that may take over the change.
+"""Which libraries a script has patched: a library that is imported after that may copy the patch.
 
-``torch.load = functools.partial(torch.load, weights_only=False)`` is such a change. Watched are functions and classes
-of modules, and their public constants; libraries have counters by private names. What an import changes is not the
-script's doing, nor is what is added: many libraries add to their modules when they are used. Of values only the ids
-are kept, so that nothing lives longer for it.
+``torch.load = functools.partial(torch.load, weights_only=False)`` is such a patch. It watches functions and classes of
+modules, and their public constants; libraries keep counters under private names. Changes by an import are not the
+script's, and additions do not count: many libraries add to their modules when they are used. Only the ids of values are
+kept, so that no value lives longer for it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ _CONSTANTS = frozenset({bool, int, float, str, tuple})
 
 
 class _Held(NamedTuple):
-    """What a module holds: a number for all of it, and the ids of what is watched, by name."""
+    """The content of a module: a number for all of it, and the ids of the watched values, by name."""
 
     everything: int
     watched: dict[str, int]
 
 
 class Patches:
-    """Of the packages that ``is_watched`` takes by their names. The first `accept` takes long, later ones do not."""
+    """The patches of packages for which ``is_watched`` returns True. The first `accept` takes long, later ones do
+    not."""
 
     def __init__(self) -> None:
         self.is_watched: Callable[[str], bool] = lambda top: top not in NO_LIBRARY
@@ -36,7 +37,7 @@ class Patches:
         self._changed: set[str] = set()
 
     def accept(self) -> None:
-        """Take all modules as they are now: an import has ended, and the script has not gone on yet."""
+        """Accept all modules as they are now: an import has ended, and the script has not gone on yet."""
         for name, names in self._modules():
             everything = _everything(names)
             known = self._held.get(name)
@@ -44,7 +45,7 @@ class Patches:
                 self._held[name] = _Held(everything, _watched(name, names))
 
     def changed(self) -> list[str]:
-        """Return the modules that were changed between an import's end and a call of this, from the beginning on."""
+        """Return the modules that were ever changed between an import's end and a call of this."""
         for name, names in self._modules():
             known = self._held.get(name)
             if known is None or known.everything == _everything(names):
@@ -55,13 +56,13 @@ class Patches:
 
     def _modules(self) -> Iterator[tuple[str, dict[str, object]]]:
         watched: dict[str, bool] = {}
-        script = sys.modules.get("__main__")  # which multiprocessing calls __mp_main__, too
+        script = sys.modules.get("__main__")  # multiprocessing calls it __mp_main__ too
         for name, module in list(sys.modules.items()):
             top = name.partition(".")[0]
             if top not in watched:
                 watched[top] = self.is_watched(top)
             if watched[top] and module is not script and issubclass(type(module), _Module):
-                # the plain look at the namespace: any other would load a lazy module
+                # reads the namespace without loading a lazy module
                 yield name, object.__getattribute__(module, "__dict__")
 
 

@@ -1,9 +1,9 @@
-"""Keeps a prestarted process for each of an agent's training processes: when to start one, and what becomes of it.
+"""Keeps a prestarted process for each of an agent's training processes: when to start one, and its further life.
 
-What these import early is known to `learned`.
+`learned` knows their early imports.
 
-The first may be there before torchrun has imported torch (`ahead`). Later ones are started while a round trains, when
-its own start is over: the training processes have imported nothing for a while.
+The first ones may exist before torchrun has imported torch (`ahead`). Later ones are started while a round trains,
+after its own start: when the training processes have imported nothing for a while.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ log = logging.getLogger(__name__)
 _REST = 4.0  # times as long as it works, beside a training
 _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
-_LOOK_SECONDS = 0.1  # between two looks whether the room for prestarted processes has run short
-_AGAIN_SECONDS = 60.0  # until what was not taken is told again
+_LOOK_SECONDS = 0.1  # between two checks of the memory for prestarted processes
+_AGAIN_SECONDS = 60.0  # before imports that were not taken are reported again
 _GUESSED_BYTES = 400 << 20
 _MIB = 1 << 20
 
 
 class Pool:
-    """The prestarted processes of one agent, by local rank. `start`, `expects` and `take` are of the agent's main
-    thread.
+    """The prestarted processes of one agent, by local rank. Only the agent's main thread may call `start`, `expects`
+    and `take`.
 
     Args:
-        given: what to import early as long as this pod has learned nothing.
-        cautious: whether twice as much memory has to be free as is kept for the training, before one is prestarted.
+        given: what to import early while this pod has learned nothing.
+        cautious: whether a process is prestarted only if twice the memory reserved for the training is free.
     """
 
     def __init__(self, given: Sequence[str] = (), *, cautious: bool = False) -> None:
@@ -65,26 +65,26 @@ class Pool:
         self._thread: threading.Thread | None = None
 
     def watch(self) -> None:
-        """Look after the processes from now on, in a thread."""
+        """Watch the processes from now on, in a thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="elasticjob-warm", daemon=True)
             self._thread.start()
 
     def give(self, imports: Sequence[str]) -> None:
-        """Say what another pod of the job has learned; what this one learns takes its place."""
+        """Set what another pod of the job has learned; what this one learns replaces it."""
         with self._lock:
             self._learned.give(imports)
 
     def tell(self, on_learned: Callable[[list[str]], bool]) -> None:
-        """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now.
+        """Call ``on_learned``, in the pool's thread, with process 0's imports when they are new and complete for now.
 
-        It is complete when a prestarted process has been through it: only then is it known how much of it others can
-        do. What it does not take, by returning False, it is told again later.
+        They are complete once a prestarted process has done them: only then is it known how many of them others can do.
+        If it returns False, it is called again later.
         """
         self._on_learned = on_learned
 
     def start(self, local_rank: int, start: Start, rest: float = 0.0) -> None:
-        """Start a prestarted process, if there is something to import, and room for it. Raises nothing."""
+        """Start a prestarted process, if there is something to import, and enough memory. Raises nothing."""
         with self._lock:
             imports = self._learned.imports(local_rank)
             if (
@@ -111,12 +111,12 @@ class Pool:
             return {prestarted.id for prestarted in self._prestarted.values()}
 
     def is_ready(self) -> bool:
-        """Say whether no prestarted process has anything to import any more."""
+        """Say whether all prestarted processes have finished their imports."""
         with self._lock:
             return all(prestarted.modules for prestarted in self._prestarted.values())
 
     def expects(self, local_rank: int, start: Start) -> str:
-        """Note that a training process is started now; return the file that it shall note its imports in.
+        """Note that a training process is started now; return the file for its notes of imports.
 
         Raises:
             OSError: there is no descriptor left.
@@ -128,7 +128,7 @@ class Pool:
     def take(self, local_rank: int, start: Start, learn: str = "") -> Any:
         """Return the ``Popen`` of a prestarted process that now runs the script as ordered, or None.
 
-        A process that is not the same as one started now would be is ended.
+        A prestarted process that differs from one started now is ended.
         """
         with self._lock:
             prestarted = self._prestarted.pop(local_rank, None)
@@ -146,12 +146,12 @@ class Pool:
             return prestarted.popen
 
     def has_killed(self) -> bool:
-        """Say whether a training process was killed since this was last asked, as it did not come to its script."""
+        """Say whether a training process was killed since the last call because it did not reach its script."""
         with self._lock:
             return self._handed.has_killed()
 
     def give_up(self, why: str) -> None:
-        """End all prestarted processes, and prestart no more, for a reason that is told."""
+        """End all prestarted processes, and prestart no more; ``why`` is logged."""
         with self._lock:
             self._stop(why)
             self._end_prestarted()
@@ -214,7 +214,7 @@ class Pool:
             self._handed.hear()
 
     def _await_handed(self) -> None:
-        """Give those that have their orders the time to answer, but no more than ever."""
+        """Give the processes that have their orders time to report, up to a limit."""
         while self._handed.processes and not self._closed.wait(_TICK_SECONDS):
             with self._lock:
                 self._handed.hear()
@@ -249,8 +249,8 @@ class Pool:
             prestarted.end()
 
     def _tell_of_prestarted(self) -> None:
-        """Log that all are ready which the next round will need, or before this worker's first round, as of a spare,
-        all that were started for that."""
+        """Log that all processes for the next round are ready, or before this worker's first round, as in a spare, all
+        that were started for it."""
         imports = self._learned.imports
         ready = [
             prestarted.modules for rank, prestarted in self._prestarted.items() if prestarted.imports == imports(rank)
@@ -271,7 +271,7 @@ class Pool:
             self._off = why
 
     def _tell_learned(self) -> None:
-        """Say what is new of it; without the lock, as it may take long."""
+        """Report new imports; without the lock, as the call may take long."""
         if self._on_learned is None or time.monotonic() < self._tell_from:
             return
         with self._lock:
@@ -284,12 +284,12 @@ class Pool:
             self._tell_from = time.monotonic() + _AGAIN_SECONDS
 
     def _is_complete(self) -> bool:
-        """Say whether nothing more of what process 0 imports is to be found out for now."""
+        """Say whether nothing more can be found out now about process 0's imports."""
         if time.monotonic() - self._changed < _QUIET_SECONDS:
             return False
         prestarted = self._prestarted.get(0)
         if prestarted is None:
-            return bool(self._off) or self._lacks_room  # else one is to come
+            return bool(self._off) or self._lacks_room  # otherwise one is to come
         return prestarted.modules > 0 and prestarted.imports == self._learned.imports(0)
 
     def _refill(self) -> None:
@@ -301,7 +301,7 @@ class Pool:
             if prestarted is not None:
                 imports = self._learned.imports(local_rank)
                 if prestarted.modules and imports[: len(prestarted.imports)] != prestarted.imports:
-                    del self._prestarted[local_rank]  # another order is another process
+                    del self._prestarted[local_rank]  # a new order makes a new process
                     prestarted.end()
                 elif prestarted.modules and imports != prestarted.imports:
                     prestarted.ask(imports, self._learned.states(local_rank), self._learned.late, _REST)
@@ -312,7 +312,7 @@ class Pool:
                 busy += 1
 
     def _tell_of_nothing(self, local_rank: int) -> None:
-        """Say why nothing was learned, once that shows; of what was left out, it was said why when that was done."""
+        """Log why nothing was learned, once that is known. Imports that were left out are logged at that time."""
         if not self._told_of_nothing and self._learned.is_without(local_rank):
             self._told_of_nothing = True
             log.info(
@@ -321,11 +321,11 @@ class Pool:
             )
 
     def _importing(self) -> int:
-        """Return how many prestarted processes have not said yet that their imports are done."""
+        """Return how many prestarted processes have not reported the end of their imports."""
         return sum(not prestarted.modules for prestarted in self._prestarted.values())
 
     def _has_room(self) -> bool:
-        """Say whether one more has room, beside what those will take that import yet."""
+        """Say whether there is memory for one more, beside the future needs of those that still import."""
         importing = self._importing()
         needed = self._bytes * (1 + importing)
         short = [(kept, free) for free, kept in self._rooms() if free < needed + kept]
@@ -344,12 +344,11 @@ class Pool:
         return not short
 
     def _rooms(self) -> list[room.Room]:
-        """Return the rooms, with what has to be left of each when one more is prestarted."""
+        """Return the memory rooms, with the reserve of each after one more prestart."""
         return [room.Room(free, reserve * (2 if self._cautious else 1)) for free, reserve in room.rooms()]
 
     def _end_if_short(self) -> None:
-        """End all prestarted processes when the training needs their room, before the kernel ends the container for
-        it."""
+        """End all prestarted processes when the training needs their memory, before the kernel ends the container."""
         short = [each for each in (room.rooms() if self._prestarted else ()) if each.free < each.reserve]
         if short:
             free, reserve = short[0]

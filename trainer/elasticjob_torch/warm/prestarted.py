@@ -1,8 +1,9 @@
-"""What a prestarted process does between Python's own start and its script: early imports, then a wait for orders.
+"""The work of a prestarted process between Python's own start and its script: early imports, then a wait for orders.
 
-`sitecustomize` calls `prestart`, which returns when the process is to train, and else never: it ends when its agent
-does. It leaves nothing of its own behind: no module, no descriptor, no patched class. What it uses must be imported in
-each training process anyway (`agent.record`, `agent.stacks`), so that ``sys.modules`` is as in an ordinary start.
+`sitecustomize` calls `prestart`, which returns when the process is to train. Otherwise it never returns: the process
+ends when its agent does. It leaves nothing of its own behind: no module, no descriptor, no patched class. It may use
+only modules that each training process imports anyway (`agent.record`, `agent.stacks`), so that ``sys.modules`` is as
+in an ordinary start.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _OUTPUTS = (1, 2)
-_START = "ELASTICJOB_START"  # `environment.START`: of this process, whatever its orders say
+_START = "ELASTICJOB_START"  # `environment.START`: of this process, whatever its orders contain
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # known with the orders
 _CUSTOMIZE = "sitecustomize"
 _OOM = "/proc/self/oom_score_adj"
 _ALONE = 1  # the exit code when the agent is gone
-_OOM_PRESTARTED = "1000"  # if memory runs out, this one first
+_OOM_PRESTARTED = "1000"  # if memory runs out, this process ends first
 
 
 def prestart(customize: Callable[[], None], record_exception: Callable[[dict[str, str]], None]) -> None:
-    """Wait with the script's imports done until this process is to train.
+    """Do the script's imports and wait until this process is to train.
 
     Args:
         customize: runs the image's own ``sitecustomize``, as in an ordinary start before the script.
-        record_exception: comes before that, and looks at the environment that it is given again at the end.
+        record_exception: called before that with an environment, which is updated at the end.
     """
     record = {**os.environ, _ERROR_FILE: "not known yet"}
     record_exception(record)
@@ -61,7 +62,7 @@ def prestart(customize: Callable[[], None], record_exception: Callable[[dict[str
 
 
 class _Unfit(Exception):
-    """This process cannot stand for an ordinary start; of its imports, if some are to blame, which."""
+    """This process cannot replace an ordinary start; names the imports to blame, if any."""
 
     def __init__(self, name: str, why: str, *, found: Sequence[Read] = ()) -> None:
         super().__init__(why)
@@ -69,10 +70,10 @@ class _Unfit(Exception):
 
 
 class Prestarted:
-    """One prestarted process, from inside."""
+    """A prestarted process, from inside."""
 
     def __init__(self, descriptor: int, lifeline: int) -> None:
-        import _socket  # `socket` imports much
+        import _socket  # `socket` imports many modules
 
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
@@ -84,7 +85,7 @@ class Prestarted:
         self._patches = Patches()
         self._gentle = Gentle(script_folder(sys.argv), self._rest)
         self._as_in_script = AsInScript()
-        self._done = 0  # of the imports asked for
+        self._done = 0  # number of requested imports that are done
         self._received = b""
         self._passed = b""
         self._messages: list[dict[str, Any]] = []
@@ -97,10 +98,10 @@ class Prestarted:
         self._path = list(sys.path)
 
     def begin(self) -> None:
-        """Keep aside what is printed, and be the first to be ended when memory runs out."""
+        """Redirect the outputs, and make this process the first to end when memory runs out."""
         for output in _OUTPUTS:
             memory = os.memfd_create("output", os.MFD_CLOEXEC)
-            kept = self._descriptor + output  # as high, for the script's own to be numbered as ever
+            kept = self._descriptor + output  # high, so that the script's own have their usual numbers
             os.dup2(memory, kept, inheritable=False)
             os.close(memory)
             os.dup2(kept, output)
@@ -114,7 +115,7 @@ class Prestarted:
         self._gentle.begin()
 
     def do(self, customize: Callable[[], None]) -> None:
-        """Run the image's sitecustomize; raises `_Unfit` if it does what only a process of its own can."""
+        """Run the image's sitecustomize. Raises `_Unfit` if it does what only a process of its own can do."""
         from importlib.machinery import PathFinder
 
         customize()
@@ -130,7 +131,7 @@ class Prestarted:
         self._path = list(sys.path)
 
     def work(self) -> None:
-        """Import what is asked for until there are orders. Raises `_Unfit`."""
+        """Do the requested imports until there are orders. Raises `_Unfit`."""
         while not self._orders:
             message = self._next()
             if "environment" in message:
@@ -140,7 +141,7 @@ class Prestarted:
             self._import_all(message["imports"], message["states"])
 
     def end(self) -> None:
-        """Put back what `begin` has changed, except for the outputs."""
+        """Restore what `begin` has changed, except for the outputs."""
         self._gentle.end()
         self._reads.end()
         self._as_in_script.end()
@@ -148,7 +149,7 @@ class Prestarted:
             write_text(_OOM, self._oom)
 
     def start(self, record: dict[str, str]) -> None:
-        """Carry the orders out; raises `_Unfit` if this process is not as one just started."""
+        """Carry out the orders. Raises `_Unfit` if this process differs from one just started."""
         orders = self._orders
         given: dict[str, str] = orders["given"]
         ordered: dict[str, str] = orders["environment"]
@@ -167,7 +168,7 @@ class Prestarted:
             else:
                 os.environ.pop(name, None)
         record.update(ordered)
-        if (logging := sys.modules.get("logging")) is not None:  # it counts from its import
+        if (logging := sys.modules.get("logging")) is not None:  # its times are relative to its import
             whole = isinstance(logging._startTime, int)
             logging._startTime = time.time_ns() if whole else time.time()  # type: ignore[attr-defined]
         if orders["learn"]:
@@ -179,7 +180,7 @@ class Prestarted:
             self._link.sendall(encode(message))
 
     def _import_all(self, names: list[str], states: dict[str, str]) -> None:
-        """Import these until there is something else to do, or the script was in another state when it did so."""
+        """Import these until there is something else to do, or the script was in another state before the next one."""
         differs = None
         for name in names[self._done :]:
             if self._is_called():
@@ -196,7 +197,7 @@ class Prestarted:
         raised: BaseException | None = None
         try:
             __import__(name)
-        except ModuleNotFoundError as error:  # its own absence changes nothing
+        except ModuleNotFoundError as error:  # the absence of the module itself changes nothing
             raised = None if error.name and f"{name}.".startswith(f"{error.name}.") else error
         except BaseException as error:
             raised = error
@@ -210,14 +211,14 @@ class Prestarted:
         self._patches.accept()
 
     def _check_lists(self) -> None:
-        """Raise `_Unfit` if a value that may be another in the next round has come out of a list of all variables."""
+        """Raise `_Unfit` if an import used a value that may differ in the next round from a list of all variables."""
         if (fault := self._reads.fault()) is not None:
             raise _Unfit("", "", found=[fault])
 
     def _check(self, name: str) -> None:
-        """Raise `_Unfit` if the last import has left what the script's start would not find so, or a GPU in use."""
+        """Raise `_Unfit` if the last import has left something that differs from an ordinary start, or a GPU in use."""
         who = name or _CUSTOMIZE
-        if sys.path[: len(self._path)] != self._path:  # what Python is yet to put there would come before it
+        if sys.path[: len(self._path)] != self._path:  # entries that Python adds later would precede it
             raise _Unfit(name, f"{who} changes sys.path")
         if os.getcwd() != self._folder:
             raise _Unfit(name, f"{who} changes the working directory")
@@ -232,7 +233,7 @@ class Prestarted:
                         raise _Unfit(name, f"{who} opens a GPU")
 
     def _note_files(self) -> None:
-        """Remember the state of modules' files that are not of the Python installation, as people edit those."""
+        """Note the state of modules' files outside the Python installation, as users edit those."""
         fixed = (f"{sys.prefix}/lib", f"{sys.base_prefix}/lib", *sys.modules["elasticjob_torch"].__path__)
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
@@ -258,14 +259,14 @@ class Prestarted:
         self._messages, self._received = decode(self._received + received)
 
     def _is_called(self) -> bool:
-        """Say whether something has come; ends the process if the agent has."""
+        """Say whether a message has come; ends the process if its agent has ended."""
         if self._messages:
             return True
         self._link.settimeout(0)
         return self._peeked()
 
     def _rest(self, seconds: float) -> None:
-        if not self._messages:  # those are in hand, so that the link is silent
+        if not self._messages:  # received messages leave the link silent
             self._link.settimeout(seconds)
             if self._peeked():
                 self._gentle.times = 0.0
@@ -282,10 +283,10 @@ class Prestarted:
         return True
 
     def start_anew(self, found: list[Read]) -> NoReturn:
-        """Become what an ordinary start makes of the command: a new interpreter in the same process.
+        """Become an ordinary start of the command: a new interpreter in the same process.
 
-        Its agent is told why. It may have ordered this process to train already, and would take its end for the
-        script's; if it has not, it ends this process now.
+        Its agent is told why. If it has already ordered this process to train, it would take its end for the script's;
+        if not, it ends this process now.
         """
         import signal
 

@@ -1,4 +1,4 @@
-"""A prestarted process as its agent has it: started, given work, watched, and handed over or ended."""
+"""A prestarted process as its agent sees it: started, given work, watched, and handed over or ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DESCRIPTOR = 40  # of the socket, there: above those that a script will see
+_DESCRIPTOR = 40  # of the socket in the process: above those that a script will see
 _KEPT = 2  # descriptors after it, where a prestarted process keeps its outputs
 _SEND_SECONDS = 2.0
 _END_SECONDS = 2.0
@@ -31,44 +31,44 @@ _END_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Start:
-    """How a training process is started: all that has to be the same for a prestarted one to stand for it."""
+    """How a training process is started: all that must be equal in a prestarted one."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     outputs: tuple[int, int]  # descriptors
     inherited: Mapping[str, Any]
-    is_guessed: bool = False  # the round's variables have values that nobody has said yet
+    is_guessed: bool = False  # the round's variables have guessed values
 
     @classmethod
     def now(cls, arguments: Sequence[str], environment: Mapping[str, str], outputs: tuple[int, int]) -> Start:
-        """As a process that this thread starts now; raises OSError where that cannot be told."""
+        """A process that this thread would start now. Raises OSError if that is unknown."""
         return cls(tuple(arguments), dict(environment), outputs, inherited())
 
     def kept(self) -> Start:
-        """Return the same with descriptors that stay open until `close`."""
+        """Return a copy with descriptors that stay open until `close`."""
         return replace(self, outputs=(os.dup(self.outputs[0]), os.dup(self.outputs[1])))
 
     def close(self) -> None:
-        """Close those."""
+        """Close these descriptors."""
         for output in self.outputs:
             os.close(output)
 
 
 class PrestartedProcess:
-    """Starts a process that prestarts, which is a child of this one like any training process."""
+    """Starts a prestarted process, which is a child of this one like any training process."""
 
     def __init__(
         self, start: Start, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float
     ) -> None:
         self.popen: subprocess.Popen[bytes]
-        self.id = uuid.uuid4().hex[:12]  # which it keeps, whichever round it will train in
+        self.id = uuid.uuid4().hex[:12]  # kept for life, whichever round it will train in
         self.began = time.monotonic()
         self.modules = 0  # 0 until it is ready
         self.doing = ""
         self.is_guessed = start.is_guessed
         self._arguments = start.arguments
         self._environment = start.environment
-        self._inherited = inherited()  # of this thread, now
+        self._inherited = inherited()  # from this thread, now
         self._kinds = tuple(map(kind, start.outputs))
         self._received = b""
         ours, theirs = socket.socketpair()
@@ -96,8 +96,8 @@ class PrestartedProcess:
         self.ask(imports, states, late, rest)
 
     def ask(self, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float) -> None:
-        """Have it import these, which begin with those that it has, but no `late` module; it rests so many times as
-        long as it works."""
+        """Have it do these imports, which begin with its present ones, but import no `late` module; it rests ``rest``
+        times as long as it works."""
         self.imports = list(imports)
         self.states = {name: states[name] for name in imports if states.get(name)}
         asked = {"imports": self.imports, "states": self.states, "late": list(late), "rest": rest}
@@ -106,7 +106,7 @@ class PrestartedProcess:
             self.link.sendall(encode(asked))
 
     def differs(self, start: Start) -> str | None:
-        """Say what of an ordinary start could not be the same; None if all is."""
+        """Return what would differ from an ordinary start; None if nothing would."""
         if start.arguments != self._arguments:
             return "it has another command"
         if (name := unforeseen(self._environment, start.environment)) is not None:
@@ -121,7 +121,8 @@ class PrestartedProcess:
         return None
 
     def hand_over(self, start: Start, learn: str) -> bool:
-        """Order it to run the script; return whether that has reached it (it may have ended since, as scripts do)."""
+        """Order it to run the script; return whether the order has reached it (it may have ended since, as scripts
+        do)."""
         orders = encode({"environment": dict(start.environment), "given": dict(self._environment), "learn": learn})
         self.link.settimeout(_SEND_SECONDS)
         try:
@@ -132,7 +133,7 @@ class PrestartedProcess:
         return True
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return what it says, None if it will say nothing more. Does not wait."""
+        """Return its messages, None if there will be no more. Does not wait."""
         self.link.settimeout(0)
         try:
             received = self.link.recv(65536)
@@ -146,7 +147,7 @@ class PrestartedProcess:
         return messages
 
     def end(self, *, kill: bool = True) -> None:
-        """End it, as it holds nothing that would be lost; or wait for its end, which has begun."""
+        """End it, as it holds nothing of value; or wait for an end that has begun."""
         for force in (kill, True):
             if force and self.popen.poll() is None:
                 with contextlib.suppress(OSError):
@@ -156,7 +157,7 @@ class PrestartedProcess:
         self.let_go()
 
     def let_go(self) -> None:
-        """Have nothing more to do with it; this ends one that is still prestarted."""
+        """Drop it; this ends it if it is still waiting for orders."""
         self.link.close()
         line, self._lifeline = self._lifeline, -1
         if line >= 0:

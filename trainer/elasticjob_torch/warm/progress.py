@@ -1,6 +1,6 @@
-"""Tells a process that is slow from one that hangs: by the work that it and its children do.
+"""Tells a slow process from a hanging one by the work of it and its children.
 
-An import from a slow disk takes long, and on a busy machine longer, but there is always some progress.
+An import from a slow disk takes long, and on a busy machine longer, but it always makes some progress.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _STAT = (9, 11, 12)  # major page faults, time in user mode, time in the kernel; counted from the state
 _SESSION = 3
-_BETWEEN_SECONDS = 5.0  # two looks: whoever looks more rarely did not run itself, and nor, perhaps, did the process
+_BETWEEN_SECONDS = 5.0  # two looks; a longer gap shows that this process itself did not run
 
 
 def work_of(session: int) -> tuple[int, int]:
-    """Return a measure of what the processes of a session have computed, and of what they have read, so far."""
+    """Return a measure of what the processes of a session have computed and read so far."""
     computed = read = 0
     for name in os.listdir("/proc"):
         fields = _text(name, "stat").rpartition(")")[2].split() if name.isdigit() else []
@@ -29,7 +29,7 @@ def work_of(session: int) -> tuple[int, int]:
 
 
 class Progress:
-    """Of the process that leads a session."""
+    """The progress of a process that leads a session."""
 
     def __init__(self, work: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic) -> None:
         self._work, self._clock = work, clock
@@ -38,7 +38,7 @@ class Progress:
         self._looked = self._began = clock()
 
     def still_for(self) -> float:
-        """Return for how many seconds it has done nothing; to be asked again and again."""
+        """Return the seconds for which it has done nothing; call it repeatedly."""
         now, done = self._clock(), self._work()
         passed, self._looked = min(now - self._looked, _BETWEEN_SECONDS), now
         self._still = self._still + passed if done == self._done else 0.0
@@ -46,7 +46,7 @@ class Progress:
         return self._still
 
     def took(self) -> float:
-        """Return the seconds since it was made."""
+        """Return the seconds since this object was made."""
         return self._clock() - self._began
 
 
@@ -54,5 +54,5 @@ def _text(process: str, name: str) -> str:
     try:
         with open(f"/proc/{process}/{name}", encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError:  # it has ended, or nobody may see it
+    except OSError:  # it has ended, or must not be inspected
         return ""

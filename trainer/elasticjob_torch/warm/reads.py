@@ -1,12 +1,13 @@
-"""Notes which variables of a round early imports read, and by which module; imports nothing that Python has not.
+"""Notes which of a round's variables early imports read, and by which module; it imports only modules that Python has
+loaded.
 
-A module that asks for a variable by its name is given the value, and that is noted. A module that lists all variables
-mostly looks for a prefix of its own, as tqdm does, and drops the rest. So in place of each value that may be another in
-the next round it is given an object that nobody can use unseen (`Unread`). Once that is gone, and was not used, the
-import has come out as it would have in any round.
+A module that asks for a variable by name gets the value, and that is noted. A module that lists all variables mostly
+looks for a prefix of its own, as tqdm does, and drops the rest. So in a list, each value that may differ in the next
+round is replaced by an object that cannot be used unnoticed (`Unread`). If it is dropped without use, the import has
+the same result in any round.
 
-Not seen: ``getenv`` in C, ``os.environ._data``, ``type(value)``, and whoever hands such an object to C code and hides
-the TypeError.
+Not noticed: ``getenv`` in C, ``os.environ._data``, ``type(value)``, and code that passes such an object to C code and
+hides the TypeError.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _Environ: Any = type(os.environ)
 _HOOKED = ("__getitem__", "__iter__", "__len__", "__repr__")
-_PASS_ON = frozenset({"os", "_collections_abc", "collections.abc", __name__})  # they read for whoever calls them
+_PASS_ON = frozenset({"os", "_collections_abc", "collections.abc", __name__})  # they read on behalf of their callers
 _OPERATORS = (
     "repr str bytes format hash bool len iter next reversed contains getitem setitem delitem eq ne lt le gt ge "
     "add radd iadd mul rmul imul mod rmod imod and rand or ror xor rxor sub rsub neg pos abs invert round "
@@ -33,13 +34,13 @@ _OPERATORS = (
 
 
 class Used(BaseException):
-    """A module has used what an `Unread` stands for. ``except Exception`` does not hide it."""
+    """A module has used an `Unread`. ``except Exception`` does not hide it."""
 
 
 class Unread:
-    """Stands for a value where the environment is listed; any use of it is told, and raises `Used`.
+    """Replaces a value in a list of the environment; any use of it is noted, and raises `Used`.
 
-    It is no `str`: C code reads one without a word, and raises TypeError of anything else.
+    It is no `str`: C code reads a str unnoticed, and raises TypeError for anything else.
     """
 
     __slots__ = ("__weakref__", "_tell")
@@ -52,7 +53,7 @@ class Unread:
 
 
 def _use(unread: Unread, *_: Any, **__: Any) -> NoReturn:
-    """In the place of each operator."""
+    """The implementation of each operator."""
     object.__getattribute__(unread, "_tell")()
     raise Used
 
@@ -62,21 +63,21 @@ for _operator in _OPERATORS.split():
 
 
 class Reads:
-    """What was read; watches between `begin` and `end`, by way of the class of `os.environ`.
+    """The reads between `begin` and `end`, noticed through the class of `os.environ`.
 
-    Of other variables than a round's nothing is noted: a process with other values of those is never used.
+    Reads of other variables than a round's are not noted: a process with other values of those is never used.
     """
 
     def __init__(self) -> None:
         self.of: dict[str, list[Read]] = {}  # by variable, the first of each early import
         self.during = ""
         self._used: Read | None = None
-        self._given: list[tuple[ref[Unread], Read]] = []  # and what to say if it is kept
-        self._keys: dict[int, Any] = {}  # those that lists consist of, by their ids: they live as long as this
+        self._given: list[tuple[ref[Unread], Read]] = []  # and the read to report if it is kept
+        self._keys: dict[int, Any] = {}  # the keys in lists, by their ids: they live as long as this object
         self._real = {name: getattr(_Environ, name) for name in _HOOKED}
 
     def begin(self) -> None:
-        """Take the place of what reads a variable, and of what lists them."""
+        """Replace the methods that read a variable, and those that list all."""
         get, iterate, count, show = (self._real[name] for name in _HOOKED)
 
         def get_noted(environ: Any, key: Any) -> Any:
@@ -103,14 +104,14 @@ class Reads:
             setattr(_Environ, name, hook)
 
     def end(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         for name, real in self._real.items():
             setattr(_Environ, name, real)
 
     def fault(self) -> Read | None:
-        """Return who has used or kept a value of a list; None if nobody."""
+        """Return the read of a module that used or kept a value of a list; None if there is none."""
         if not self._used and self._are_kept():
-            _collect()  # what is garbage is not kept
+            _collect()  # garbage does not count as kept
         return self._used or next((who for unread, who in self._given if unread() is not None), None)
 
     def _are_kept(self) -> bool:
@@ -149,7 +150,7 @@ def _round_name(key: Any) -> str:
 
 
 def _reader() -> tuple[str, str]:
-    """Return the module whose code reads now, and the module that is being imported by that."""
+    """Return the module whose code reads now, and the module that it is importing."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _name_of(frame) in _PASS_ON:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""How much memory there is room for in this container, and what a process holds. Without /proc: nothing is known."""
+"""How much memory is free in this container, and how much a process holds. Without /proc nothing is known."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 60
-_RESERVED = 8  # a part of the limit: what a training takes more within a few looks
+_RESERVED = 8  # the fraction of the limit by which a training may grow within a few looks
 _LEAST = 256 << 20
 _MOST_OF_MACHINE = 1 << 30
 
 
 class Room(NamedTuple):
-    """What can still be used before something has to be ended, and how much of it the training is to have for itself.
+    """The memory that is free before a limit, and the part of it that is reserved for the training.
 
-    The page cache that is not in use counts as free.
+    Page cache that is not in use counts as free.
     """
 
     free: int
@@ -25,7 +25,7 @@ class Room(NamedTuple):
 
 
 def rooms(v2: str = _V2, v1: str = _V1, meminfo: str = "/proc/meminfo") -> list[Room]:
-    """Return the container's room and the machine's, as far as anything says it."""
+    """Return the container's memory room and the machine's, as far as they are known."""
     limited = (
         _limited(f"{v2}/memory.max", f"{v2}/memory.current", f"{v2}/memory.stat", "inactive_file"),
         _limited(
@@ -34,13 +34,13 @@ def rooms(v2: str = _V2, v1: str = _V1, meminfo: str = "/proc/meminfo") -> list[
     )
     available, total = (_field(meminfo, name, 1024) for name in ("MemAvailable:", "MemTotal:"))
     found = [Room(free, max(limit // _RESERVED, _LEAST)) for free, limit in filter(None, limited)]
-    if available is not None:  # the machine's is shared by others, who have limits of their own
+    if available is not None:  # other containers share the machine's memory, and have limits of their own
         found.append(Room(available, min(max((total or 0) // _RESERVED, _LEAST), _MOST_OF_MACHINE)))
     return found
 
 
 def anonymous_bytes(pid: int) -> int | None:
-    """Return what a process holds of memory that it shares with none."""
+    """Return the size of a process's unshared memory."""
     return _field(f"/proc/{pid}/smaps_rollup", "Anonymous:", 1024)
 
 
@@ -54,7 +54,7 @@ def cpus(v2: str = _V2) -> int:
 
 
 def _limited(limit_file: str, usage_file: str, stat_file: str, cache: str) -> tuple[int, int] | None:
-    """Return what is free below a limit, and the limit."""
+    """Return the memory that is free below a limit, and the limit."""
     limit, usage = _text(limit_file).strip(), _text(usage_file).strip()
     if not (limit.isdecimal() and usage.isdecimal()) or int(limit) >= _UNLIMITED:
         return None

@@ -1,4 +1,4 @@
-"""What an import can see of the script that it is imported for, before there is one: its folder, and its own name."""
+"""What an import can see of the script before it runs: its folder, and its own name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from elasticjob_torch.warm.learning import script_folder
 
 
 class AsInScript:
-    """Between `begin` and `end` it is as Python and `runpy` will set it when the script runs."""
+    """Between `begin` and `end` both are as Python and `runpy` set them for the script."""
 
     def __init__(self) -> None:
         self._argument = ""
         self._folder = ""
 
     def begin(self) -> None:
-        """Before the early imports."""
+        """Called before the early imports."""
         folder, argument = script_folder(sys.argv), sys.argv[0]
         file = _module_file(sys.orig_argv[3]) if argument == "-m" else os.path.join(os.getcwd(), argument)
         if not getattr(sys.flags, "safe_path", False) and (argument == "-m" or os.path.isfile(argument)):
@@ -29,7 +29,7 @@ class AsInScript:
                 sys.argv[0], self._argument = file, argument
 
     def end(self) -> None:
-        """Leave to Python what is its to do."""
+        """Leave to Python what it sets itself."""
         if self._folder and sys.path[:1] == [self._folder]:
             del sys.path[0]
         if self._argument:
@@ -38,7 +38,7 @@ class AsInScript:
 
 
 def _module_file(name: str) -> str | None:
-    """Return what ``python -m`` will run, without importing anything."""
+    """Return the file that ``python -m`` will run, without importing anything."""
     folders: list[str] | None = None if getattr(sys.flags, "safe_path", False) else [os.getcwd(), *sys.path]
     parts = name.split(".")
     for number in range(1, len(parts) + 1):

@@ -1,6 +1,7 @@
-"""What a script may set before an import, and what that import may depend on, or set too; in few letters, to compare.
+"""The state that a script may set before an import and that the import may depend on or set too, as a short text for
+comparisons.
 
-No audit event tells of it. Whether a module that tells something is loaded or not makes no difference.
+No audit event reports it. It does not depend on whether a module that reports a part of it is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PATCHED = "functions, classes or constants of a library"
 
 
 def fingerprint(patched: Sequence[str] = ()) -> str:
-    """Return the state of this process, the same in each process that is in the same state.
+    """Return the state of this process, equal in each process in the same state.
 
     ``patched``: the modules that the script has changed, see `patches`.
     """

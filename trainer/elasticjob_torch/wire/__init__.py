@@ -1,8 +1,8 @@
-"""The wire between a pod's trainer and its sidecar: the one source for both sides of calls, fields, words and limits.
+"""The wire between a pod's trainer and its sidecar: the one source of its calls, fields, words and limits.
 
-The plug-in and its scripts speak it, the sidecar serves it (its image has this package too), and `docs/trainer-api.md`
-is printed from it. So it needs nothing but the standard library of the oldest Python that a trainer may have. It sends
-nothing and decides nothing.
+The plug-in and its scripts use it, the sidecar serves it (its image has this package too), and `docs/trainer-api.md` is
+printed from it. So it needs only the standard library of the oldest Python that a trainer may have. It sends nothing
+and decides nothing.
 """
 
 from __future__ import annotations

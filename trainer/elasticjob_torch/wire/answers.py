@@ -1,4 +1,4 @@
-"""What the sidecar answers and tells: a message for each answer, and for the events of each stream."""
+"""The sidecar's messages: one for each answer, and one for the events of each stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNT, _TEXT, _TRUTH = Whole(), Text(), Truth()
 
 @dataclass(frozen=True)
 class StoreAddress(Message):
-    """Where the round's store is reached from inside this pod."""
+    """The address of the round's store inside this pod."""
 
     host: Annotated[str, _TEXT, "A loopback address."]
     port: Annotated[int, Whole(1, 65535), "Its port; the same in each pod and round."]
@@ -61,14 +61,14 @@ class View(Message):
         """Say whether the round ``number``, handed to this trainer, is no longer the formed one.
 
         An event sent before the hand-over may be read after it, and must not cost the new round a restart. So
-        ``changed`` counts only when it speaks of this round; a later round says it by itself.
+        ``changed`` counts only if it is about this round; a later round's number shows it by itself.
         """
         return self.leaving or self.round > number or (self.changed and self.handed == number)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ours(Message):
-    """Whose sidecar this is. It knows that before it has seen the job."""
+    """Whose sidecar this is. The sidecar knows that before it has seen the job."""
 
     rank: Annotated[int | None, _COUNT, "This worker's in the round that it holds, null without one."]
     job: Annotated[str, _TEXT, "The ElasticJob's name."]
@@ -77,7 +77,7 @@ class Ours(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen(Ours, View):
-    """All that the sidecar knows; the fields of the view are missing until it has seen the job."""
+    """All that the sidecar knows. The fields of the view are missing until it has seen the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class ScriptView(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Error(Message):
-    """What is under `error` in the answer to a call that is refused."""
+    """The content of `error` in the answer to a refused call."""
 
     code: Annotated[str, _TEXT, "One word of the table."]
     message: Annotated[str, _TEXT, "A sentence for people."]

@@ -1,4 +1,4 @@
-"""The calls of the trainer API: what each sends, what it is answered with, and how it may be refused."""
+"""The calls of the trainer API: their messages, their answers, and their refusals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """`answers`: the JSON of the answer, for a stream of each event; None is 204, an answer without a body.
+    """`answers`: the JSON of the answer, or of each event of a stream; None is 204, an answer without a body.
 
-    Each call may be refused with `BadRequest` besides.
+    Each call may also be refused with `BadRequest`.
     """
 
     method: str

@@ -1,7 +1,7 @@
-"""What a field of a message may hold, and how a message is read from JSON or a query and written again.
+"""The fields of messages: what each may hold, and how a message is read from JSON or a query and written again.
 
 A message is a frozen dataclass whose fields are annotated with a type, a rule and a meaning. It is checked whenever it
-is made: by the side that sends it, and by the side that reads it. Knows no call, and sends nothing.
+is made: by the sender and by the reader. This module knows no call, and sends nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DIGITS = re.compile("-?[0-9]{1,18}")
 
 
 class Invalid(ValueError):
-    """A message has a field that it must not have so; the sentence names the field and says what it may be."""
+    """A message has an invalid field. The sentence names the field and says what it may hold."""
 
 
 class Fault(NamedTuple):
-    """What is wrong: ``where`` in the field (empty: all of it), what has to be there, and what is."""
+    """What is wrong: ``where`` in the field (empty: all of it), what is expected, and what is there."""
 
     where: str
     right: str
@@ -38,22 +38,22 @@ class Fault(NamedTuple):
 
 
 class Rule:
-    """What a field may hold; as text it says so in words."""
+    """What a field may hold; `str()` says it in words."""
 
     def holds(self, value: Any) -> bool:
         """Say whether a field may hold the value."""
         raise NotImplementedError
 
     def fault(self, value: Any) -> Fault | None:
-        """Return what is wrong with the value, None where a field may hold it."""
+        """Return what is wrong with the value, None if a field may hold it."""
         return None if self.holds(value) else Fault("", str(self), value)
 
     def read(self, value: Any) -> Any:
-        """Make of JSON what the field holds. What does not fit comes back as it is."""
+        """Return the field's value for a JSON value. An unfit value is returned unchanged."""
         return value
 
     def parse(self, text: str) -> Any:
-        """Make of a query's text what the field holds. What does not fit comes back as it is."""
+        """Return the field's value for a query's text. An unfit value is returned unchanged."""
         return self.read(text)
 
 
@@ -76,7 +76,7 @@ class Whole(Rule):
 
 @dataclass(frozen=True)
 class Number(Rule):
-    """Any number from ``least`` to ``most``; ``open``: the least itself is none of them."""
+    """Any number from ``least`` to ``most``; ``open`` excludes the least itself."""
 
     least: float
     most: float
@@ -85,7 +85,7 @@ class Number(Rule):
     def holds(self, value: Any) -> bool:
         if not _is_number(value) or (self.open and value <= self.least):
             return False
-        return bool(self.least <= value <= self.most)  # not a number is in no order
+        return bool(self.least <= value <= self.most)  # NaN compares with nothing
 
     def parse(self, text: str) -> Any:
         try:
@@ -101,7 +101,7 @@ class Number(Rule):
 
 @dataclass(frozen=True)
 class Text(Rule):
-    """Text, which has to fit UTF-8; ``most`` characters, ``pattern`` for all of it."""
+    """Text that can be encoded in UTF-8, of at most ``most`` characters; ``pattern`` has to match all of it."""
 
     most: int | None = None
     least: int = 0
@@ -134,7 +134,7 @@ class Truth(Rule):
 
 @dataclass(frozen=True)
 class OneOf(Rule):
-    """One of an enumeration's words; ``or_empty``: or no word."""
+    """One of an enumeration's words; ``or_empty`` also allows an empty text."""
 
     words: type[Enum]
     or_empty: bool = False
@@ -156,7 +156,7 @@ class OneOf(Rule):
 
 @dataclass(frozen=True)
 class Listed(Rule):
-    """A list of at most ``most``; ``characters`` of all, with a comma between two."""
+    """A list of at most ``most`` items; ``characters``: of all of them, separated by commas."""
 
     each: Text
     most: int
@@ -177,7 +177,7 @@ class Listed(Rule):
 
 @dataclass(frozen=True)
 class Numbers(Rule):
-    """Numbers by name. What is read and not finite is left out: a loss that became NaN is no reason to stop."""
+    """Numbers by name. Infinite and NaN values are left out when read: a loss that became NaN is no reason to stop."""
 
     names: Text
     most: int
@@ -203,7 +203,7 @@ class Numbers(Rule):
 
 @dataclass(frozen=True)
 class Inner(Rule):
-    """A message inside of a message."""
+    """A message inside another message."""
 
     message: type[Message]
 
@@ -218,13 +218,13 @@ class Inner(Rule):
 
 
 class Key(str):
-    """The name of a field in JSON, where it is another than the attribute's."""
+    """A field's name in JSON, if it differs from the attribute's."""
 
     __slots__ = ()
 
 
 class Field(NamedTuple):
-    """A message's field. ``default`` is `dataclasses.MISSING` where the field is needed."""
+    """A message's field. ``default`` is `dataclasses.MISSING` if the field is required."""
 
     name: str
     key: str
@@ -276,16 +276,16 @@ class Message:
     """The base of all messages: frozen dataclasses with arguments by name."""
 
     def __post_init__(self) -> None:
-        """Raise Invalid, naming the field, where the message must not be made so."""
+        """Raise Invalid, which names the field, if a value is not allowed."""
         for field in fields_of(type(self)):
             field.check(getattr(self, field.name))
 
     @classmethod
     def from_json(cls: type[M], data: Any) -> M:
-        """Read what `json.loads` made of a body; fields that the message does not have are passed over.
+        """Read a message from a parsed body. Unknown fields are ignored.
 
         Raises:
-            Invalid: a field, which it names, is missing or must not be so.
+            Invalid: a field, which it names, is missing or has an invalid value.
         """
         if not isinstance(data, dict):
             raise Invalid(f"must be a JSON object, not {reprlib.repr(data)}")
@@ -297,7 +297,7 @@ class Message:
         return cls(**{field.name: field.rule.parse(query[field.key]) for field in _given(cls, query)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `json.dumps` takes; what is None by default, and is, is left out."""
+        """Return the JSON object; fields that are None by default, and are None, are left out."""
         said = {field.key: (getattr(self, field.name), field.default) for field in fields_of(type(self))}
         return {
             key: value.to_json() if isinstance(value, Message) else value
@@ -312,7 +312,7 @@ class Message:
 
 
 def _given(message: type[Message], data: Mapping[str, Any]) -> list[Field]:
-    """Those fields that are there. Raises Invalid, where one is missing that is needed."""
+    """Return the fields that are present. Raises Invalid if a required one is missing."""
     given = []
     for field in fields_of(message):
         if field.key in data:
@@ -325,7 +325,7 @@ def _given(message: type[Message], data: Mapping[str, Any]) -> list[Field]:
 def _fits_utf8(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, as JSON may name it
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can express
         return False
     return True
 
@@ -337,5 +337,5 @@ def _is_number(value: Any, kind: type | tuple[type, ...] = (int, float)) -> bool
 def _finite(number: float) -> bool:
     try:
         return math.isfinite(number)
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an integer too large for a float
         return False

@@ -1,4 +1,4 @@
-"""What trainers and scripts ask of the sidecar: a message for each call, in a query where its method is GET."""
+"""The requests of trainers and scripts to the sidecar: a message for each call, in a query if its method is GET."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Join(_OfATrainer):
 
 @dataclass(frozen=True, kw_only=True)
 class PostedStore(_OfATrainer):
-    """Of rank 0: where it serves the round's store."""
+    """Rank 0: where it serves the round's store."""
 
     round: Annotated[int, _ROUND, "The round that was handed out."]
     port: Annotated[int, Whole(1, 65535), "The port, on loopback, of the store that other workers are connected with."]
@@ -147,7 +147,7 @@ class Imports(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Processes(_OfATrainer):
-    """What the training processes do."""
+    """The state of the training processes."""
 
     round: Annotated[int, _ROUND, "The round that they train in."]
     state: Annotated[
@@ -169,7 +169,7 @@ class Watch(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Saved(Message):
-    """What a script has saved for."""
+    """The round for whose end a script has saved."""
 
     script: _Script
     round: Annotated[int, _COUNT, "The round for whose planned end it has saved, 0 for none yet: it only wants to."] = 0

@@ -1,4 +1,4 @@
-"""The words of the trainer API, and what each refusal means."""
+"""The words of the trainer API, and the meaning of each refusal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elasticjob_torch.wire.limits import LEFT_EXIT_CODE, PREDECESSOR_SECONDS
 
 
 class _Word(str, Enum):
-    """As `enum.StrEnum`, which Python 3.10 lacks: it is what it says."""
+    """Like `enum.StrEnum`, which Python 3.10 lacks: `str()` returns the value."""
 
     __str__ = str.__str__
 
@@ -31,7 +31,7 @@ class LeaveCause(_Word):
 
 
 class Phase(_Word):
-    """Of the rendezvous."""
+    """The phase of the rendezvous."""
 
     FORMING = "Forming"
     FORMED = "Formed"
@@ -76,7 +76,7 @@ class Code(_Word):
 
 
 class Refusal(NamedTuple):
-    """The HTTP status of a refusal, what it means, and what the caller does then."""
+    """The HTTP status of a refusal, its meaning, and the caller's reaction."""
 
     status: int
     means: str
