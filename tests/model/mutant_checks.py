@@ -25,6 +25,7 @@ FILES = {
     "operator gang": "operator/actions/test_gang.py",
     "operator grants": "operator/actions/test_grants.py",
     "operator leader": "operator/cluster/test_leader.py",
+    "operator min available": "operator/job/test_min_available.py",
     "operator network": "operator/job/test_network.py",
     "operator observations": "operator/job/test_observations.py",
     "operator pace": "operator/job/test_pace.py",

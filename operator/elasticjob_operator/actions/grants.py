@@ -24,6 +24,8 @@ WITHOUT_BUDGET = (
     "set spec.drain.graceSeconds to 0"
 )
 
+Asked = tuple[str, Budget | None, int]  # the account, the budget and its `minAvailable`
+
 
 class Obstacle(Exception):
     """An object is in the way; the sentence names it and says what to do."""
@@ -35,28 +37,42 @@ class Grants:
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
-        self._asked: tuple[str, Budget | None] = ("", None)  # the account, and the budget
+        self._asked: Asked = ("", None, 0)
         self._looked_at, self._going_since = -math.inf, math.inf
         self._access_at = -math.inf  # when it was found in order
         self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
         self.budget_problem: str | None = None
 
-    def owes(self, budget: Budget) -> bool:
+    def owes(self, budget: Budget, min_available: int) -> bool:
         """Whether the workers have their access, and another budget than this one, or have not been given one yet."""
-        return bool(self._asked[0]) and self._asked[1] is not budget
+        return bool(self._asked[0]) and self._asked[1:] != (budget, _least(budget, min_available))
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether one was made or found, and is to stay."""
+        return self._asked[1] in (Budget.CLOSED, Budget.OPEN)
 
     async def give(
-        self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget | None, access: bool = True
+        self,
+        job: Object,
+        spec: ElasticJobSpec,
+        *,
+        within: float,
+        budget: Budget | None,
+        min_available: int,
+        access: bool = True,
     ) -> Done | Retry | LookAgain:
         """Make what is missing, and mend what is the job's own and differs. A `Retry` is for the access, without which
         there can be no pods; the budget is looked at again, and training goes on without it.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
-        is looked at: of a job that has ended. Without `budget` that is left as it is.
+        is looked at: of a job that has ended. Without `budget` that is left as it is. `min_available`: how many ready
+        pods one that is closed keeps.
         """
-        asked, now = (service_account(job["metadata"]["name"], spec), budget), time.monotonic()
+        account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
+        asked = account, budget, _least(budget, min_available)
         left = self._looked_at + (within if isinstance(self._came, Done) else self._came.seconds) - now
         if asked == self._asked and left > 0:
             return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
@@ -99,7 +115,7 @@ class Grants:
 
     async def _is_budget_given(self, job: Object, budget: Budget) -> bool:
         """False while it is on its way; what is in its way keeps no pod from being made."""
-        path, body = render_budget(job, is_open=budget is Budget.OPEN)
+        path, body = render_budget(job, min_available=self._asked[2])
         try:
             if budget is Budget.NONE:
                 await self._drop(path, body, job)
@@ -179,6 +195,11 @@ class Grants:
         if now - self._going_since >= GOING_SECONDS:
             raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers")
         return False
+
+
+def _least(budget: Budget | None, min_available: int) -> int:
+    """What the budget's `minAvailable` is to be, and 0 where there is none."""
+    return min_available if budget is Budget.CLOSED else 0
 
 
 def _is_left_over(found: Object, job: Object) -> bool:

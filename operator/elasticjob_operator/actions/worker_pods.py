@@ -55,29 +55,31 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
+    def due(self, job: Object, spec: ElasticJobSpec, wanted: Iterable[PodKey]) -> list[PodKey]:
+        """Those of the pods with these keys that are to be tried now: what was refused waits for its time."""
+        if self._made_from != (made_from := template_hash(spec)):
+            self._refusals, self._made_from = Refusals(), made_from
+        return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(job))
+
     async def create(
         self,
         job: Object,
         spec: ElasticJobSpec,
-        pod_keys: Iterable[PodKey],
+        due: Collection[PodKey],
         imports: str = "",
         spares: Container[int] = (),
         avoided: Collection[str] = (),
         rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
-        """Makes the pods with these keys; some may have to be tried again. `imports`: as `render_pod` takes it;
-        `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by index
-        `rejecting`."""
-        if self._made_from != (made_from := template_hash(spec)):
-            self._refusals, self._made_from = Refusals(), made_from
-        clock = asyncio.get_running_loop().time
-        due = self._refusals.due(pod_keys, clock(), self._names_of_running(job))
+        """Makes the pods with the keys that are `due`; some may have to be tried again. `imports`: as `render_pod`
+        takes it; `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by
+        index `rejecting`."""
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
             self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
             for pod_key in due
         )
-        again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
+        again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
             return again

@@ -115,7 +115,8 @@ class TestWorkerPods:
         return [call.body["metadata"]["name"] for call in self.server.calls if call.method == "POST"]
 
     async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> Outcome:
-        return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), pod_keys(*indices))
+        wanted = ElasticJobSpec.parse(job(**spec)["spec"])
+        return await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(*indices)))
 
     @pytest.mark.parametrize(
         ("refused", "sentence"),
