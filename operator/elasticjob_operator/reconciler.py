@@ -34,6 +34,7 @@ from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.min_available import that_may_be_ready
+from elasticjob_operator.job.numbers import renumbered
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of, said_by_first
@@ -137,6 +138,7 @@ class Reconciler:
         deadline = None if left is None else clock.now() + left
         bounds = replace(memory.bounds_of(allowance.of(spec), workers), deadline=deadline)
         decision = decide(bounds, state, workers, clock.now())
+        decision = renumbered(bounds, decision, workers, memory.pods.taken, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
         asked = sidecars.to_ask(spec, decision.state, workers, observer.pods)
         memory.troubles = sidecars.troubles(asked, memory.questions.said)

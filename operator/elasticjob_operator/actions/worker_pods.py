@@ -5,7 +5,6 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TypeVar, cast
 
@@ -16,7 +15,6 @@ from elasticjob.pods import pod_name, template_hash
 from elasticjob.reading import Pod
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.text import printable
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
@@ -32,7 +30,9 @@ from elasticjob_operator.objects.pods import SidecarImage, render_pod
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
 
-OVERDUE_SECONDS = 60.0  # after which a pod that is being deleted is told of
+# for which a name is waited for that another pod has: its grace, or the garbage collector, may be about to end it
+GOING_SECONDS = 60.0
+PATIENCE = f"if it is there in {GOING_SECONDS:g} s, the worker's pod gets another number"
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +40,16 @@ T = TypeVar("T")
 
 
 class WorkerPods:
-    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made."""
+    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made. `taken`: the keys whose
+    names pods have that are none of the job's, and that are not waited for."""
 
     def __init__(self, kube: Kube, cache: Cache, announcer: Announcer, image: SidecarImage, slots: Slots[Key]) -> None:
         self._kube, self._cache, self._announcer = kube, cache, announcer
         self._image, self._slots = image, slots
         self._refusals, self._made_from = Refusals(), ""
+        self._in_the_way: dict[PodKey, float] = {}  # since when, on the event loop's clock
         self.refusal: str | None = None
+        self.taken: frozenset[PodKey] = frozenset()
 
     async def delete(self, job: Object, workers: Iterable[Worker]) -> None:
         await _all(self._delete(job, worker) for worker in workers)
@@ -74,6 +77,7 @@ class WorkerPods:
         """Makes the pods with the keys that are `due`; some may have to be tried again. `imports`: as `render_pod`
         takes it; `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by
         index `rejecting`."""
+        known = self.taken
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
             self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
@@ -82,7 +86,7 @@ class WorkerPods:
         again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
-            return again
+            return again if self.taken == known else LookAgain(0.0)  # for the status to have another number
         self.refusal = refusal
         if refusal:
             self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
@@ -118,7 +122,7 @@ class WorkerPods:
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
-                return Answer(taken=True, why=await self._who_has(job, pod["metadata"]["name"]))
+                return Answer(taken=True, why=await self._who_has(job, (index, number)))
             except (Busy, Terminating):
                 raise
             except ApiError as error:
@@ -127,17 +131,21 @@ class WorkerPods:
                 return Answer(why=f"{error}, as with a webhook that is slow")
         return Answer(made=True)
 
-    async def _who_has(self, job: Object, name: str) -> str:
-        """Why the name is not free, in a sentence; empty where it soon will be, or the watch has not shown ours yet."""
+    async def _who_has(self, job: Object, pod_key: PodKey) -> str:
+        """Why the name is not free, in a sentence; empty where it soon will be, another is taken, or the watch has not
+        shown ours yet."""
+        name, now = pod_name(job["metadata"]["name"], *pod_key), asyncio.get_running_loop().time()
         try:
             pod = Pod.read(await self._kube.pod(job["metadata"]["namespace"], name))
         except NotFound:
             return ""
-        if pod.deleting:
-            return _overdue(pod)
         if is_made_for(pod, job):
             return ""
-        return f"there is a pod {name} that is not of this job: delete it, or wait until it is gone"
+        since = self._in_the_way.setdefault(pod_key, now)
+        if now - since >= GOING_SECONDS or not (pod.deleting or pod.owners):
+            self.taken |= {pod_key}
+            return ""
+        return "" if pod.deleting else f"there is a pod {name} that is not of this job: {PATIENCE}"
 
     async def _delete(self, job: Object, worker: Worker) -> None:
         meta = job["metadata"]
@@ -169,15 +177,6 @@ class WorkerPods:
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))
-
-
-def _overdue(pod: Pod) -> str:
-    """That a pod is there long after the end of its grace, in a sentence; empty until then."""
-    if (datetime.now(UTC) - datetime.fromisoformat(pod.deleting)).total_seconds() < OVERDUE_SECONDS:
-        return ""
-    held = ", ".join(map(printable, pod.finalizers))
-    by = f"its finalizers keep it: {held}" if held else "its node does not end it"
-    return f"the pod {pod.name} that has this name should be gone since {pod.deleting}, and {by}"
 
 
 def _key(job: Object) -> Key:

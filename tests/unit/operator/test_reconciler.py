@@ -660,6 +660,33 @@ async def test_the_budget_grows_before_a_pod_is_made_and_falls_a_while_after_one
     assert least == [2, 3, 3, 3, 2]
 
 
+async def test_a_pod_that_was_left_behind_does_not_keep_its_name_from_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `kubectl delete --cascade=orphan`: the next free number is written before its pod is made."""
+    recorded, left = RecordedJob(job()), {"digits-1-0", "digits-1-1"}
+    orphan = {"metadata": {"name": "digits-1-0", "uid": "left", "resourceVersion": "1"}}
+    make = recorded.create_pod
+
+    async def create_pod(body: Object) -> Object:
+        if body["metadata"]["name"] in left:
+            raise Conflict("there is one", 409)
+        return await make(body)
+
+    async def find_pod(*_: str) -> Object:
+        return orphan
+
+    monkeypatch.setattr(recorded, "create_pod", create_pod)
+    monkeypatch.setattr(recorded, "pod", find_pod, raising=False)
+    made = reconciler(recorded)
+    for _ in range(4):
+        await made.reconcile(KEY)
+    assert [one["metadata"]["name"] for one in recorded.made] == ["digits-0-0", "digits-1-2"]
+    assert recorded.body["status"]["replacements"] == "1/2"
+    assert recorded.done.index("status", recorded.done.index("pod")) < len(recorded.done) - recorded.done[::-1].index(
+        "pod"
+    )
+    assert not recorded.body["status"].get("restarts")
+
+
 async def test_a_pod_that_is_refused_raises_the_budget_for_the_moment_of_the_try_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

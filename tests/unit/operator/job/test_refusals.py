@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -13,7 +12,7 @@ from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailab
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
-from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.actions.worker_pods import GOING_SECONDS, WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
@@ -172,32 +171,32 @@ class TestWorkerPods:
         assert pods.refusal is None
 
     @pytest.mark.parametrize(
-        ("changes", "words"),
+        ("changes", "words", "taken"),
         [
-            ({"ownerReferences": [{"uid": "another"}]}, "is not of this job: delete it"),
-            ({"labels": {}}, "is not of this job: delete it"),
-            ({"labels": {"elasticjob.io/job": "other"}}, "is not of this job: delete it"),
-            ({"ownerReferences": [{"uid": "another"}], "deletionTimestamp": "now"}, ""),
-            (
-                {"deletionTimestamp": "2026-01-01T00:00:00Z"},
-                "gone since 2026-01-01T00:00:00Z, and its node does not end",
-            ),
-            (
-                {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.io/held"]},
-                "gone since 2026-01-01T00:00:00Z, and its finalizers keep it: a.io/held",
-            ),
-            ({}, ""),
+            ({"ownerReferences": []}, "", [True]),
+            ({"ownerReferences": [], "labels": {}}, "", [True]),
+            ({"ownerReferences": [{"uid": "another"}]}, "is not of this job: if it is there in 60 s", [False, True]),
+            ({"labels": {"elasticjob.io/job": "other"}}, "is not of this job: if it is there in 60 s", [False, True]),
+            ({"ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "", [False, True]),
+            ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "", [False, False]),
+            ({}, "", [False, False]),
         ],
-        ids=["another owner", "no label", "another label", "on its way out", "overdue", "kept", "ours"],
+        ids=["left behind", "no label", "another owner", "another label", "on its way out", "ours, going", "ours"],
     )
-    async def test_who_has_taken_a_name_is_told_at_the_first_refusal(self, changes: Object, words: str) -> None:
+    async def test_a_name_that_another_pod_has_is_waited_for_as_long_as_that_may_go(
+        self, changes: Object, words: str, taken: list[bool]
+    ) -> None:
         pods = self.pods()
         other = pod()
         other["metadata"] |= changes
-        if changes.get("deletionTimestamp") == "now":
-            other["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.server.objects["pods/digits-0-0"] = other
-        await self.create(pods, 0)
+        seen = []
+        for _ in taken:
+            again = await self.create(pods, 0)
+            seen.append(pods.taken == {(0, 0)})
+            assert not seen[-1] or again == LookAgain(0.0), "the status is to have another number at once"
+            await asyncio.sleep(GOING_SECONDS)
+        assert seen == taken
         assert [(words in one, "digits-0-0" in one) for one in self.announced] == ([(True, True)] if words else [])
 
     async def test_a_pod_without_the_sidecar_of_the_job_is_not_ours_whatever_it_claims(self) -> None:
