@@ -36,6 +36,7 @@ FILES = {
     "operator spares": "operator/job/test_spares.py",
     "operator stalls": "operator/job/test_stalls.py",
     "operator status": "operator/job/test_status.py",
+    "operator refusals": "operator/job/test_refusals.py",
     "operator status writer": "operator/actions/test_status_writer.py",
     "operator template": "operator/objects/test_template.py",
     "operator topology": "operator/job/test_topology.py",

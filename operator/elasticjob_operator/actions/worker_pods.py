@@ -84,9 +84,11 @@ class WorkerPods:
             for pod_key in due
         )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
+        if self.taken != known:
+            return LookAgain(0.0)  # for the status to have other numbers
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
-            return again if self.taken == known else LookAgain(0.0)  # for the status to have another number
+            return again
         self.refusal = refusal
         if refusal:
             self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
