@@ -201,7 +201,6 @@ MUTATIONS = mutations(
             replace(
                 "a name that another pod has is tried for ever", "free != number", "False", by="operator reconciler"
             ),
-            replace("the number after a taken one is left out", "free += 1", "free += 2", by="operator reconciler"),
         ),
         "elasticjob_operator.actions.worker_pods:WorkerPods._who_has": (
             replace(
