@@ -38,6 +38,7 @@ QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-clas
 # the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 TEMPLATE_HASH = "elasticjob.io/template-hash"  # the pod's annotation: of what the operator has made it from
+WORKLOAD = "elasticjob.io/workload"  # the pod's annotation: the Workload whose quota it takes
 KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: onto which nodes it may not go
 # torch's words where it has not found the plug-in, to which nothing but PYTHONPATH leads it, and what they mean
 NOT_REGISTERED = "backend 'elasticjob' is not registered"

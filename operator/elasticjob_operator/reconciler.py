@@ -250,7 +250,8 @@ class Reconciler:
         if isinstance(given, Retry):
             return given
         avoided = bad_nodes.avoided(report.node_failures)
-        made = await memory.pods.create(job, spec, due, imports, spares, avoided, memory.rejecting)
+        admissions = memory.gang.admissions(view.pods.values(), job, spec, due)
+        made = await memory.pods.create(job, spec, due, imports, spares, avoided, memory.rejecting, admissions)
         if isinstance(made, Done):
             return LookAgain(LOOK_SECONDS) if held_back else given
         return made

@@ -15,6 +15,7 @@ from elasticjob.pods import (
     QUEUE_LABEL,
     SIDECAR,
     TEMPLATE_HASH,
+    WORKLOAD,
 )
 from elasticjob.reading.container import ABSENT, Container
 from elasticjob.reading.node import Toleration
@@ -38,10 +39,10 @@ class Condition:
 class Pod:
     """`version`: its resourceVersion. `job`, `index` and `queue`: what its labels say, empty where they say nothing;
     `owners`: the uids of its owners. `deleting`: the deletionTimestamp, and `created`, in RFC 3339. `made_from`: the
-    hash of what the operator made it from, `kept_off`: the nodes that it may not go to, `batch` and `job_uid`: what the
-    operator has set in the sidecar's environment; None and empty for a pod that it did not make. `staying`: the init
-    containers that are to run as long as the pod. `deadline`: activeDeadlineSeconds. `claims`: the
-    PersistentVolumeClaims that it names. `containers`: those of init first."""
+    hash of what the operator made it from, `kept_off`: the nodes that it may not go to, `workload`: of whose quota it
+    was made, `batch` and `job_uid`: what the operator has set in the sidecar's environment; None and empty for a pod
+    that it did not make. `staying`: the init containers that are to run as long as the pod. `deadline`:
+    activeDeadlineSeconds. `claims`: the PersistentVolumeClaims that it names. `containers`: those of init first."""
 
     name: str
     namespace: str
@@ -56,6 +57,7 @@ class Pod:
     finalizers: tuple[str, ...]
     made_from: str | None
     kept_off: frozenset[str]
+    workload: str
     batch: str | None
     job_uid: str | None
     node: str
@@ -92,6 +94,7 @@ class Pod:
             finalizers=shared(tuple(meta.get("finalizers") or ())),
             made_from=None if made_from is None else word(made_from),
             kept_off=shared(frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))),
+            workload=shared(word(annotations.get(WORKLOAD))),
             batch=set_in_sidecar.get(BATCH),
             job_uid=None if job_uid is None else word(job_uid),
             node=word(spec.get("nodeName")),

@@ -25,6 +25,7 @@ from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
+from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
@@ -73,14 +74,17 @@ class WorkerPods:
         spares: Container[int] = (),
         avoided: Collection[str] = (),
         rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
+        admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with the keys that are `due`; some may have to be tried again. `imports`: as `render_pod`
         takes it; `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by
-        index `rejecting`."""
+        index `rejecting`; `admissions`: what the quota of each brings with it."""
         known = self.taken
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
-            self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
+            self._create(
+                job, spec, batch, nodes, avoided, imports, admissions.get(pod_key), *pod_key, spare=pod_key[0] in spares
+            )
             for pod_key in due
         )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
@@ -102,11 +106,14 @@ class WorkerPods:
         nodes: Mapping[str, set[str]],
         avoided: Collection[str],
         imports: str,
+        admitted: Admitted | None,
         index: int,
         number: int,
         *,
         spare: bool,
     ) -> Answer:
+        if admitted and admitted.problem:
+            return Answer(why=admitted.problem)
         async with self._slots.of(_key(job)):
             keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
@@ -120,6 +127,7 @@ class WorkerPods:
                 keep_off=keep_off,
                 imports=imports,
                 spare=spare,
+                admitted=admitted,
             )
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))

@@ -16,6 +16,7 @@ from elasticjob_operator.actions.worker_pods import GOING_SECONDS, WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
+from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -205,6 +206,13 @@ class TestWorkerPods:
         self.server.objects["pods/digits-0-0"] = other
         await self.create(pods, 0)
         assert "is not of this job" in self.announced[0]
+
+    async def test_a_pod_whose_quota_wants_other_nodes_than_the_template_is_not_made(self) -> None:
+        pods, wanted = self.pods(), ElasticJobSpec.parse(job()["spec"])
+        given = {(0, 0): Admitted("digits-0", problem="they differ")}
+        await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(0)), admissions=given)
+        assert self.announced == ["Warning CreateFailed: worker 0: they differ"]
+        assert self.asked == []
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
         pods = self.pods(refusal(409, "Operation cannot be fulfilled on resourcequotas"))
