@@ -122,9 +122,10 @@ class Life:
         return await self.gang.keep(made._replace(job=self.body, spec=spec, allowance=self.allowance))
 
 
-def pod_in(workload: str, index: int) -> Pod:
+def pod_in(workload: str, index: int, *, going: bool = False) -> Pod:
     """One that takes quota of that Workload."""
     body = pod(index, phase="Running")
+    body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if going else {}
     body["metadata"]["annotations"] = {"elasticjob.io/workload": workload}
     return Pod.read(body)
 
@@ -426,6 +427,8 @@ async def test_pods_get_what_the_flavor_of_their_own_workload_says(server: Kueue
     found = life.admissions([*there[1:], pod_in("digits-1", 3)], [(0, 1)])
     assert found[0, 1].workload == "digits-0", "the place of who is lost"
     assert found[0, 1].words["nodeSelector"] == {"pool": "spot"}
+    found = life.admissions([pod_in("digits-0", 0, going=True), *there[1:]], [(0, 1)])
+    assert found[0, 1].workload == "digits-0", "who is going takes nothing any more"
     server.took()
     await life.step(running(4), after=1)
     assert "GET resourceflavors" not in server.asked, "it is known for a while"
