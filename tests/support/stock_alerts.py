@@ -1,6 +1,6 @@
 """The conditions of the alerts that clusters have of their own, by kubernetes-mixin, on objects instead of on metrics.
 
-Those of pods, containers, budgets and autoscalers; a job of ours is no batch/v1 Job. An alert fires when its condition
+Those of pods, containers and budgets; a job of ours is no batch/v1 Job. An alert fires when its condition
 has held for a while, of which nothing is said here.
 """
 
@@ -31,14 +31,3 @@ def of_budgets(budgets: Iterable[Object]) -> Iterator[tuple[str, str]]:
         status = budget.get("status", {})
         if status.get("desiredHealthy", 0) > status.get("currentHealthy", 0):
             yield "KubePdbNotEnoughHealthyPods", budget["metadata"]["name"]
-
-
-def of_autoscalers(autoscalers: Iterable[Object]) -> Iterator[tuple[str, str]]:
-    """Alert and object."""
-    for one in autoscalers:
-        name, spec, status = one["metadata"]["name"], one["spec"], one.get("status", {})
-        least, most, current = spec.get("minReplicas", 1), spec["maxReplicas"], status.get("currentReplicas", 0)
-        if least < current < most and status.get("desiredReplicas", 0) != current:
-            yield "KubeHpaReplicasMismatch", name
-        if current == most != least:
-            yield "KubeHpaMaxedOut", name

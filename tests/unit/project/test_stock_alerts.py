@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.stock_alerts import of_autoscalers, of_budgets, of_pods
+from support.stock_alerts import of_budgets, of_pods
 
 POD = {"metadata": {"name": "digits-0-0", "ownerReferences": [{"kind": "ElasticJob"}]}}
 
@@ -33,13 +33,3 @@ def test_pods(status: dict[str, Any], alerts: list[str]) -> None:
 def test_budgets(desired: int, current: int, met: bool) -> None:
     status = {"desiredHealthy": desired, "currentHealthy": current}
     assert bool(list(of_budgets([{"metadata": {"name": "digits-worker"}, "status": status}]))) is met
-
-
-@pytest.mark.parametrize(
-    ("current", "desired", "alerts"),
-    [(2, 2, []), (3, 3, []), (3, 2, ["KubeHpaReplicasMismatch"]), (4, 4, ["KubeHpaMaxedOut"])],
-)
-def test_autoscalers(current: int, desired: int, alerts: list[str]) -> None:
-    spec, status = {"minReplicas": 2, "maxReplicas": 4}, {"currentReplicas": current, "desiredReplicas": desired}
-    found = of_autoscalers([{"metadata": {"name": "digits"}, "spec": spec, "status": status}])
-    assert [alert for alert, _ in found] == alerts
