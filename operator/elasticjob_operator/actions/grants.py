@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
-from elasticjob.kube.errors import ApiError, Busy, Conflict, NotFound, Terminating
+from elasticjob.kube.errors import ApiError, Busy, Conflict, NotFound, Terminating, Unavailable
 from elasticjob.kube.paths import SERVICE_ACCOUNTS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob_operator.cluster.client import Kube
@@ -18,6 +18,8 @@ from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way
 REFUSED_SECONDS = 10.0  # what somebody has to mend
+# for which no pod is made while nobody knows whether the budget keeps it; longer than that it is a webhook that is away
+UNKNOWN_SECONDS = 30.0
 GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
 WITHOUT_BUDGET = (
     "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
@@ -28,7 +30,12 @@ Asked = tuple[str, Budget | None, int]  # the account, the budget and its `minAv
 
 
 class Obstacle(Exception):
-    """An object is in the way; the sentence names it and says what to do."""
+    """An object is in the way; the sentence names it and says what to do. `passes`: perhaps by itself, as what comes of
+    a storm in the API server; nobody knows whether the write was made."""
+
+    def __init__(self, sentence: str, *, passes: bool = False) -> None:
+        super().__init__(sentence)
+        self.passes = passes
 
 
 class Grants:
@@ -38,7 +45,7 @@ class Grants:
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._asked: Asked = ("", None, 0)
-        self._looked_at, self._going_since = -math.inf, math.inf
+        self._looked_at, self._going_since, self._unknown_since = -math.inf, math.inf, math.inf
         self._access_at = -math.inf  # when it was found in order
         self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
@@ -63,8 +70,9 @@ class Grants:
         min_available: int,
         access: bool = True,
     ) -> Done | Retry | LookAgain:
-        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for the access, without which
-        there can be no pods; the budget is looked at again, and training goes on without it.
+        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for what there can be no new
+        pods without: the access, and for a while a budget of which nobody knows how it is. Else the budget is looked at
+        again, and training goes on without it.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
@@ -122,10 +130,18 @@ class Grants:
             elif not await self._is_given(path, body, job):
                 return False
         except Obstacle as obstacle:
+            if obstacle.passes and budget is not Budget.NONE and self._may_pass():
+                return False
             self.budget_problem = str(obstacle) if budget is Budget.NONE else f"{obstacle}; {WITHOUT_BUDGET}"
             return True
-        self._going_since, self.budget_problem = math.inf, None
+        self._going_since = self._unknown_since = math.inf
+        self.budget_problem = None
         return True
+
+    def _may_pass(self) -> bool:
+        now = time.monotonic()
+        self._unknown_since = min(self._unknown_since, now)
+        return now - self._unknown_since < UNKNOWN_SECONDS
 
     async def _access(self, job: Object, spec: ElasticJobSpec, account: str) -> list[tuple[str, Object]]:
         own = account == access_name(job["metadata"]["name"])
@@ -167,7 +183,7 @@ class Grants:
             raise
         except ApiError as error:
             need = "" if body["kind"] == BUDGET else ", which the workers need,"
-            raise Obstacle(f"{what}{need} cannot be had: {error}") from error
+            raise Obstacle(f"{what}{need} cannot be had: {error}", passes=isinstance(error, Unavailable)) from error
 
     async def _ensure(self, collection: str, path: str, body: Object, job: Object, what: str) -> bool:
         try:

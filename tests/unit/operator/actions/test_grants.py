@@ -9,7 +9,7 @@ import pytest
 from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError
 from elasticjob_operator.actions import grants as grants_module
-from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, WITHOUT_BUDGET, Grants
+from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, UNKNOWN_SECONDS, WITHOUT_BUDGET, Grants
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from simulation.validity import Refusal
@@ -167,6 +167,24 @@ async def test_a_budget_that_is_refused_keeps_no_pod_from_being_made_and_is_told
     await asyncio.sleep(REFUSED_SECONDS)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=2) == Done()
     assert BUDGET in server.objects
+    assert made.budget_problem is None
+
+
+async def test_no_pod_is_made_while_nobody_knows_whether_the_budget_keeps_it(server: RecordingServer) -> None:
+    """A storm passes; a webhook that is away for budgets alone does not, and the job trains without one."""
+    made = await given(server)
+    server.refuses["PUT poddisruptionbudgets"] = Refusal(500, "InternalError", "etcdserver: leader changed")
+    for _ in range(int(UNKNOWN_SECONDS)):
+        assert await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=3) == Retry(SOON_SECONDS)
+        assert made.budget_problem is None
+        await asyncio.sleep(SOON_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=3) == LookAgain(SOON_SECONDS)
+    assert made.budget_problem is not None
+    assert "cannot be had: etcdserver: leader changed" in made.budget_problem
+    server.refuses.clear()
+    await asyncio.sleep(REFUSED_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=3) == Done()
+    assert server.objects[BUDGET]["spec"]["minAvailable"] == 3
     assert made.budget_problem is None
 
 
