@@ -73,7 +73,7 @@ def beside(job: Object) -> Iterator[tuple[str, Object]]:
     """Collection path and body of what the operator makes for a job's workers. It would take its time for jobs that it
     takes over, and these are all."""
     yield from render_access(job, ElasticJobSpec.parse(job["spec"]))
-    yield render_budget(job, is_open=False)
+    yield render_budget(job, min_available=job["spec"]["replicas"])
 
 
 def pod_bodies(job: Object, places: Sequence[Place]) -> Iterator[Object]:

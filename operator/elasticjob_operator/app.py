@@ -165,6 +165,7 @@ async def _work(
     steps = FirstSteps(cache, reconciler.reconcile)
     queue: WorkQueue[Key] = WorkQueue(steps)
     reflector.wake = queue.add
+    queue.began, queue.failed = metrics.step_began, metrics.step_failed
     metrics.begin_term(lambda: map(gauges_of, cache.jobs()), lambda: queue.depth, steps.awaited)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)

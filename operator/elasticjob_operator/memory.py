@@ -34,6 +34,7 @@ from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.measurements import Times
+from elasticjob_operator.job.min_available import MinAvailable
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
@@ -55,11 +56,12 @@ class Memory:
     status has answered yet, in monotonic seconds. `access_at`: from when its workers' access is looked at though no pod
     is to be made, in the same: where the job was taken over, an option of the operator may have changed. `going`: since
     when pods have been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted.
-    `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed rounds by joining
-    again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the round's start.
-    `network`: what was last found of it, None before the first look. `crashes`: how often containers that go on after
-    success have failed. `rejecting`: by index, the nodes that have rejected its pods. `troubles`: what sidecars said in
-    the last step keeps their workers away. `ends`: with its namespace, which is being deleted."""
+    `min_available`: of their budget while that is closed. `asked`: in which round all were asked why nobody takes
+    steps. `restless`: who has ended formed rounds by joining again. `false_alarms`: who has suspected others without
+    cause. `start`: what was last found of the round's start. `network`: what was last found of it, None before the
+    first look. `crashes`: how often containers that go on after success have failed. `rejecting`: by index, the nodes
+    that have rejected its pods. `troubles`: what sidecars said in the last step keeps their workers away. `ends`: with
+    its namespace, which is being deleted."""
 
     uid: str
     epoch: int
@@ -76,6 +78,7 @@ class Memory:
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
     going: dict[PodKey, float] = field(default_factory=dict)
     evictable: bool = False
+    min_available: MinAvailable = field(default_factory=MinAvailable)
     access_at: float = 0.0
     heard: float | None = None
     asked: StallCall = NOBODY

@@ -3,24 +3,45 @@
 No counter or histogram names a job, a pod or a node: their labels are words of bounded lists.
 """
 
+import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version as distribution_version
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from elasticjob import __version__
 from elasticjob_operator.job.gauges import JobGauges
 from elasticjob_operator.job.measurements import Measurement, Metric
 
 PREFIX = "elasticjob_"
 NOTIFIED_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
+QUEUE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+# from a trial of a minute to a month
+DURATION_BUCKETS = tuple(60.0 * one for one in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 5760, 10080, 20160, 43200))
 FORMED_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 RECONCILE_SECONDS = Histogram(PREFIX + "reconcile_seconds", "Seconds of one step of one job.")
-QUEUE_DEPTH = Gauge(PREFIX + "queue_depth", "Jobs for which a step is due or under way.")
+BUILD_INFO = Gauge(
+    PREFIX + "build_info", "1, with the operator's version, and those that it runs with.", ["version", "python", "kopf"]
+)
+BUILD_INFO.labels(__version__, platform.python_version(), distribution_version("kopf")).set(1)
+# under the names that dashboards of other controllers ask for; there is one queue
+QUEUE = "elasticjobs"
+QUEUE_DEPTH = Gauge("workqueue_depth", "Jobs for which a step is due or under way.", ["name"]).labels(QUEUE)
+QUEUE_SECONDS = Histogram(
+    "workqueue_queue_duration_seconds",
+    "Seconds from when a step of a job was due to its begin.",
+    ["name"],
+    buckets=QUEUE_BUCKETS,
+).labels(QUEUE)
+QUEUE_RETRIES = Counter(
+    "workqueue_retries", "Steps that are tried again, as they have ended with an error.", ["name"]
+).labels(QUEUE)
 JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have had no step yet in this term.")
 STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
 API_REQUESTS = Counter(
@@ -47,6 +68,12 @@ STEPS: dict[Metric, Counter | Histogram] = {
     Metric.PINGED: Counter(PREFIX + "pinged_workers", "Workers that were pinged, witnesses included."),
     Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures that were counted against spec.maxRestarts."),
     Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Jobs that have ended, by outcome.", ["outcome"]),
+    Metric.LASTED: Histogram(
+        PREFIX + "job_duration_seconds",
+        "Seconds from a job's start, as status.startTime has it, to its end, by the phase that it ended in.",
+        ["phase"],
+        buckets=DURATION_BUCKETS,
+    ),
     Metric.NOTIFIED: Histogram(
         PREFIX + "round_notified_seconds",
         "Seconds from the news of what ends a round, or from an unacked ping, to the status that tells of it.",
@@ -196,3 +223,13 @@ def count(measurements: Iterable[Measurement]) -> None:
 def api_request_ended(verb: str, code: int) -> None:
     """A request was answered with `code`; 0: it was not answered."""
     API_REQUESTS.labels(verb, str(code)).inc()
+
+
+def step_began(late: float) -> None:
+    """A step was begun so many seconds after it was due."""
+    QUEUE_SECONDS.observe(late)
+
+
+def step_failed() -> None:
+    """And is tried again."""
+    QUEUE_RETRIES.inc()

@@ -33,6 +33,8 @@ from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.measurements import measure
+from elasticjob_operator.job.min_available import that_may_be_ready
+from elasticjob_operator.job.numbers import renumbered
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of, said_by_first
 from elasticjob_operator.job.report import Report
@@ -134,6 +136,7 @@ class Reconciler:
         deadline = None if left is None else clock.now() + left
         bounds = replace(memory.bounds_of(allowance.of(spec), workers), deadline=deadline)
         decision = decide(bounds, state, workers, clock.now())
+        decision = renumbered(bounds, decision, workers, memory.pods.taken, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
         asked = sidecars.to_ask(spec, decision.state, workers, observer.pods)
         memory.troubles = sidecars.troubles(asked, memory.questions.said)
@@ -175,13 +178,13 @@ class Reconciler:
         memory.crashes = report.finishing.crashes
         pods = memory.observer.pods
         memory.rejecting = bad_nodes.rejecting(memory.rejecting, report.decision, report.workers, pods)
-        if report.budget is Budget.NONE and memory.access.owes(Budget.NONE):  # before the last pods go
+        if report.budget is Budget.NONE and memory.access.owes(Budget.NONE, 0):  # before the last pods go
             await self._give(memory, report, soon=False)
         await self._remove_pods(memory, report)
-        made = await self._make_pods(memory, report)
+        made = await self._make_pods(memory, view, report)
         kept = await memory.gang.keep(report)
         asked = memory.questions.keep(report.asked, datetime.fromisoformat(report.now))
-        return agreed, made, kept, asked, await self._expire(view, report), *self._wake(memory, report)
+        return agreed, made, kept, asked, await self._expire(view, report), *self._wake(memory, view, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
@@ -228,7 +231,7 @@ class Reconciler:
         await memory.pods.delete(job, swept.delete)
         await memory.pods.end(job, swept.end)
 
-    async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
+    async def _make_pods(self, memory: Memory, view: JobView, report: Report) -> Outcome:
         """And before them what they need beside."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
         bounds = memory.bounds_of(report.limited, workers)
@@ -238,23 +241,31 @@ class Reconciler:
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
         new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))
+        due = memory.pods.due(job, spec, new)
+        there = that_may_be_ready(view.pods.values(), memory.uid) + len(due)
+        memory.min_available = memory.min_available.following(there, self._leadership.clock.now())
         given = await self._give(memory, report, soon=bool(new))
         if isinstance(given, Retry):
             return given
         avoided = bad_nodes.avoided(report.node_failures)
-        made = await memory.pods.create(job, spec, new, imports, spares, avoided, memory.rejecting)
+        admissions = memory.gang.admissions(view.pods.values(), job, spec, due)
+        made = await memory.pods.create(job, spec, due, imports, spares, avoided, memory.rejecting, admissions)
         if isinstance(made, Done):
             return LookAgain(LOOK_SECONDS) if held_back else given
         return made
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.going or memory.access.owes(report.budget) or memory.access_due_in() <= 0):
+        grants, least = memory.access, memory.min_available.pods
+        if not (soon or memory.going or grants.owes(report.budget, least) or memory.access_due_in() <= 0):
             return Done()
         within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
-        # the cluster tells of a budget that finds no pods; a pod is seen, and guarded, before it is ready
-        budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
-        return await memory.access.give(report.job, report.spec, within=within, budget=budget, access=access)
+        # the cluster tells of a budget that finds no pods; a first pod is seen, and guarded, before it is ready
+        is_first = not (memory.observer.pods or grants.has_budget)
+        budget = None if is_first and report.budget is not Budget.NONE else report.budget
+        return await grants.give(
+            report.job, report.spec, within=within, budget=budget, min_available=least, access=access
+        )
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
@@ -268,7 +279,7 @@ class Reconciler:
         await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
         return Done()
 
-    def _wake(self, memory: Memory, report: Report) -> Iterator[LookAgain]:
+    def _wake(self, memory: Memory, view: JobView, report: Report) -> Iterator[LookAgain]:
         """When time alone may change something, and when the workers' access is to be looked at again."""
         decision = report.decision
         for again in (report.hang.again, report.start.again, report.network.again):
@@ -284,6 +295,9 @@ class Reconciler:
         now, grace = self._leadership.clock.now(), report.spec.drain.grace_seconds
         if report.budget is Budget.CLOSED:
             yield from (LookAgain(left) for since in memory.going.values() if (left := since + grace - now) > 0)
+            there = that_may_be_ready(view.pods.values(), memory.uid)
+            if (settles := memory.min_available.settles_in(there, now)) is not None:
+                yield LookAgain(settles)
 
 
 def _wall_clock() -> str:

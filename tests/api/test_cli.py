@@ -228,7 +228,11 @@ async def test_a_role_that_is_somebody_elses(operators: Operators, plane: Contro
 
 async def test_a_pod_of_somebody_elses(operators: Operators, plane: ControlPlane) -> None:
     name, leader = new_job(plane), await operators.lead()
-    pod = {"metadata": {"name": f"{name}-0-0"}, "spec": {"containers": [{"name": "trainer", "image": "train:1"}]}}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{name}-0", "uid": "theirs"}
+    pod = {
+        "metadata": {"name": f"{name}-0-0", "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "trainer", "image": "train:1"}]},
+    }
     plane.request("POST", PODS, pod)
     words = f"there is a pod {name}-0-0 that is not of this job"
     await told(plane, leader, name, Cause.NAME_TAKEN, words, "name-taken")

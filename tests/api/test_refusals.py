@@ -10,6 +10,7 @@ import pytest
 from api.operators import JOBS, Leader, Operators, job_body, new_job
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
+from elasticjob_operator.actions.worker_pods import PATIENCE
 from elasticjob_operator.job import refusals as refusals_module
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
 from support import ControlPlane
@@ -254,7 +255,7 @@ def foreign_pod(plane: ControlPlane, name: str, **metadata: Any) -> str:
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-async def test_a_pod_name_that_is_taken_is_told_until_it_is_free(
+async def test_a_pod_name_that_is_taken_is_passed_over(
     operators: Operators, plane: ControlPlane, labelled: bool
 ) -> None:
     name = f"job-{secrets.token_hex(3)}"
@@ -262,14 +263,21 @@ async def test_a_pod_name_that_is_taken_is_told_until_it_is_free(
     path = foreign_pod(plane, f"{name}-0-0", labels=labels)
     new_job(plane, name=name)
     leader = await operators.lead()
-    sentence = f"there is a pod {name}-0-0 that is not of this job: delete it, or wait until it is gone"
+    for _ in range(3):
+        await leader.see(name)
+    assert plane.request("GET", f"{PODS}/{name}-0-1")["metadata"]["ownerReferences"][0]["name"] == name
+    assert "ownerReferences" not in plane.request("GET", path)["metadata"]
+
+
+async def test_a_pod_name_whose_owner_may_yet_go_is_told(operators: Operators, plane: ControlPlane) -> None:
+    name = f"job-{secrets.token_hex(3)}"
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{name}-0", "uid": "theirs"}
+    foreign_pod(plane, f"{name}-0-0", ownerReferences=[owner])
+    new_job(plane, name=name)
+    leader = await operators.lead()
+    sentence = f"there is a pod {name}-0-0 that is not of this job: {PATIENCE}"
     await seen(leader, name, "the name", lambda message: sentence in message)
     await until(lambda: any(sentence in event["message"] for event in events(plane, name)), "an event")
-
-    plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
-    await leader.see(name)
-    assert plane.request("GET", path)["metadata"]["ownerReferences"][0]["name"] == name
-    await seen(leader, name, "its end in the condition", lambda message: "there is a pod" not in message)
 
 
 @pytest.mark.parametrize("owned", [False, True])

@@ -111,12 +111,12 @@ def made(kind: str, name: str, fields: Mapping[str, object]) -> Object:
 
 
 @contextmanager
-def queue(name: str, pods: int, *namespaces: Namespace) -> Iterator[None]:
+def queue(name: str, pods: int, *namespaces: Namespace, flavor: str = FLAVOR) -> Iterator[None]:
     """A ClusterQueue with quota for so many pods, in which the higher priority preempts; and its LocalQueue of the same
     name in each of the namespaces."""
     quotas = {"cpu": "100", "memory": "100Gi", "pods": pods}
     resources = [{"name": resource, "nominalQuota": quota} for resource, quota in quotas.items()]
-    group = {"coveredResources": list(quotas), "flavors": [{"name": FLAVOR, "resources": resources}]}
+    group = {"coveredResources": list(quotas), "flavors": [{"name": flavor, "resources": resources}]}
     spec = {
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority"},

@@ -121,11 +121,14 @@ def test_the_operator_has_no_business_with_kueue_unless_it_is_asked_to() -> None
         return [rule for role in roles for rule in role["rules"] if "kueue.x-k8s.io" in rule["apiGroups"]]
 
     assert rules() == []
+    assert "priorityclasses" not in str(render())
+    assert "priorityclasses" in str(render("--set", "kueue.gang=true"))
     gangs = {rule["resources"][0]: rule["verbs"] for rule in rules("--set", "kueue.gang=true")}
     assert gangs == {
         "workloads": ["list", "create", "patch", "delete"],
         "workloads/status": ["patch"],
         "workloadpriorityclasses": ["get"],
+        "resourceflavors": ["get"],
     }
 
 

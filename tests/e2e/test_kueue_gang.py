@@ -8,7 +8,7 @@ import pytest
 from e2e.disruption import touch
 from e2e.job import TRAINER, Job
 from e2e.kube import Object, wait_until
-from e2e.kueue import API, PRIORITY, QUEUE, queue
+from e2e.kueue import API, PRIORITY, QUEUE, made, queue
 
 pytestmark = pytest.mark.real
 
@@ -113,6 +113,19 @@ def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -
         assert job.status.get("reason", "") == "SchedulingGated"
         job.namespace.kubectl("delete", "elasticjob", job.name)
         job.wait_for_no_pods()  # Kueue has to let them go before it is gone
+
+
+@pytest.mark.extended
+def test_pods_get_the_node_labels_and_tolerations_of_the_flavor(queues: None, job: Job) -> None:
+    labels, toleration = {"kubernetes.io/os": "linux"}, {"key": "example.com/spot", "operator": "Exists"}
+    job.namespace.apply(made("ResourceFlavor", "linux", {"spec": {"nodeLabels": labels, "tolerations": [toleration]}}))
+    with queue("flavored", 2, job.namespace, flavor="linux"):
+        apply_gang(job, "flavored", replicas=2)
+        job.wait_for_round(2)
+        for pod in job.pods().values():
+            assert pod["spec"]["nodeSelector"].items() >= labels.items()
+            assert toleration in pod["spec"]["tolerations"]
+            assert pod["metadata"]["annotations"]["elasticjob.io/workload"] == f"{job.name}-0"
 
 
 def said(job: Job, text: str) -> str:

@@ -82,7 +82,6 @@ RAISES = 'raise ValueError("shard 7 is broken")'
 STANDALONE = "torchrun --standalone --nproc-per-node=1 /test/train.py"
 BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
 LIMITS = [{"type": "Container", "max": {"memory": "1Mi"}}]
-STRANGER = made("Pod", "train-0-0", containers=[{"name": "other", "image": "elasticjob/digits:dev", "command": HOLD}])
 
 MISTAKES = {
     "no image": Mistake(
@@ -179,7 +178,6 @@ MISTAKES = {
         "CreateFailed",
         (made("LimitRange", "small", limits=LIMITS),),
     ),
-    "a name that is taken": Mistake(trainer(), "NameTaken", "Rendezvoused", "train-0-0", "CreateFailed", (STRANGER,)),
     "python in place of torchrun": Mistake(
         trainer(command=["python", "/test/train.py"]),
         "Failed",

@@ -79,23 +79,26 @@ def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
     job.wait_for_round(1)
 
 
-def test_pods_that_an_earlier_job_left_behind_are_told(job: Job) -> None:
-    job.apply(replicas=1)
-    job.wait_for_round(1)
+def test_pods_that_an_earlier_job_left_behind_do_not_keep_another_from_training(job: Job) -> None:
+    """Nor from being replaced: it takes other numbers. What was left stays, as was asked for."""
+    job.apply(replicas=2)
+    job.wait_for_round(2)
     former = job.uid
+    left = {pod["metadata"]["uid"] for pod in job.pods().values()}
     job.namespace.kubectl("delete", "elasticjob", job.name, "--cascade=orphan")
-    job.apply(replicas=1)
-    sentence = f"there is a pod {job.name}-0-0 that is not of this job: delete it"
-
-    def told() -> bool:
-        return sentence in job.condition("Rendezvoused")["message"] and any(
-            event["reason"] == "CreateFailed" and sentence in event["message"] for event in job.events()
-        )
-
-    wait_until("the pod in the condition Rendezvoused and in an event", told, 30, job.summary)
-    job.namespace.kubectl("delete", "pod", f"{job.name}-0-0", "--now")
+    job.apply(replicas=2)
 
     def trains() -> bool:
         return job.uid != former and job.rendezvous.get("phase") == "Formed"
 
     wait_until("the new job's round", trains, ROUND_SECONDS, job.summary)
+    names = {pod["metadata"]["name"] for pod in job.namespace.list("pods")}
+    assert names == {f"{job.name}-{index}-{number}" for index in (0, 1) for number in (0, 1)}
+    assert left < {pod["metadata"]["uid"] for pod in job.namespace.list("pods")}
+    assert job.status["restarts"] == 0
+    job.namespace.kubectl("delete", "pod", f"{job.name}-1-1", "--now")
+
+    def replaced() -> bool:
+        return f"{job.name}-1-2" in {pod["metadata"]["name"] for pod in job.namespace.list("pods")}
+
+    wait_until("the replacement", replaced, ROUND_SECONDS, job.summary)

@@ -109,6 +109,14 @@ MUTATIONS = mutations(
             ),
             omit("draining: there is a budget where no node is watched", "watched", by="operator drain"),
         ),
+        "elasticjob_operator.job.min_available:MinAvailable.following": (
+            omit("draining: the budget falls at once", "now - self.since >= SETTLE_SECONDS", by="operator reconciler"),
+            omit("draining: the budget grows after a while", "there >= self.pods", by="operator min available"),
+        ),
+        "elasticjob_operator.job.min_available:that_may_be_ready": (
+            omit("draining: pods that have ended keep the budget up", "pod.is_over", by="operator min available"),
+            omit("draining: the budget counts another job's pods", "pod.job_uid == uid", by="operator min available"),
+        ),
         "elasticjob_operator.job.drain:is_going": (
             replace(
                 "draining: whose pods tolerate the taint are never evicted",

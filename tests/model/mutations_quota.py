@@ -50,6 +50,18 @@ MUTATIONS = mutations(
                 by="operator gang",
             ),
         ),
+        "elasticjob_operator.job.quota:assigned": (
+            omit("quota: new pods take what others have", "left.subtract(...)"),
+        ),
+        "elasticjob_operator.objects.admitted:admitted": (
+            omit("quota: flavors that differ let no pod be made", "not may_differ", by="operator admitted"),
+        ),
+        "elasticjob_operator.objects.pods:render_pod": (
+            omit("quota: pods get nothing of their flavor", "if admitted: ...", by="operator admitted"),
+        ),
+        "elasticjob_operator.actions.gang:Gang.admissions": (
+            omit("quota: pods that are going take what another may have", "pod.deleting", by="operator gang"),
+        ),
         "elasticjob_operator.actions.gang:Gang._may_have_some": (
             replace(
                 "quota: a later operator leaves the Workloads of a job that is no gang any more",

@@ -112,7 +112,7 @@ def _of_access(world: World, job: Object, spec: ElasticJobSpec, name: str) -> It
         yield f"{name} has nobody who leads"
         return
     access = render_access(job, spec, network_policy=leader.options.worker_network_policy)
-    budget = [render_budget(job, is_open=False)] if spec.drain.grace_seconds else []
+    budget = [render_budget(job, min_available=len(_alive(world, job)))] if spec.drain.grace_seconds else []
     for path, body in (*access, *budget):
         plural = path.rsplit("/", 1)[1]
         found = world.server.get(plural, NAMESPACE, access_name(job["metadata"]["name"]))

@@ -22,15 +22,17 @@ from elasticjob_operator.objects.pods import access_name
 from oracle import history_violations, violations
 from simulation.calls import Call
 from simulation.clocks import EPOCH
+from simulation.nodes import healthy, is_ready
 from simulation.operators import Operator
 from simulation.store import Change, Object
-from simulation.world import World
+from simulation.world import NAMESPACE, World
 
 WOKEN_SECONDS = 13.0  # for which one that was frozen may go on with what it had begun: until its next renewal fails
 CLOCKS_APART_SECONDS = 5.0
 LATE_SECONDS = 60.0  # by which a status may be written after it was made: a request lingers, the operator is frozen
 ACCESS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
 ACCESS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies", "poddisruptionbudgets")
+NEVER_READY: Object = {"status": {}}
 BY_HAND = "made-by-hand"  # a label of what people have made, and the operator must leave alone
 
 
@@ -43,6 +45,7 @@ class Judge:
         self._statuses: dict[str, list[tuple[float, Object]]] = {}  # by the job's uid, with when each was stored
         self._made_at: dict[tuple[str, str], float] = {}  # when a grant was made
         self._gone_at: dict[tuple[str, str], float] = {}  # when a grant was deleted
+        self._edited = frozenset[str]()  # the budgets that people have edited since an operator wrote them
         self._lease_gone_at = -WOKEN_SECONDS
         self._leases: defaultdict[str, list[tuple[float, str]]] = defaultdict(lambda: [(0.0, "")])  # by their names
         world.server.store.observers.append(self._see)
@@ -120,8 +123,15 @@ class Judge:
                 known.append((now, change.body))
             case "leases":
                 self._check_lease(change, now)
-            case "pods" if self._by_operator(change.by):
-                self._check_pod(change)
+            case "pods":
+                if self._by_operator(change.by):
+                    self._check_pod(change)
+                if change.new is not None and is_ready(change.new) and not is_ready(change.old or NEVER_READY):
+                    self._check_budgets()
+            case "poddisruptionbudgets" if change.type == "MODIFIED":
+                by_people = {change.body["metadata"]["name"]} if not self._by_operator(change.by) else set[str]()
+                self._edited = self._edited - {change.body["metadata"]["name"]} | by_people
+                self._check_budgets()
             case plural if plural in ACCESS and change.type == "ADDED":
                 self._made_at[plural, change.body["metadata"]["name"]] = now
             case plural if plural in ACCESS and change.type == "DELETED":
@@ -170,6 +180,15 @@ class Judge:
         was, is_now = (body["spec"].get("activeDeadlineSeconds") for body in (change.old or {}, change.new or {}))
         if was != is_now and not (state.ended or index in state.done):
             self.complain(f"{told} was ended by the operator, and no status says why")
+
+    def _check_budgets(self) -> None:
+        """Nobody may be evicted meanwhile where nobody is to be: no pod is ready beyond what a closed budget keeps."""
+        store = self.world.server.store
+        for budget in (one.body for one in store.all("poddisruptionbudgets", NAMESPACE)):
+            name, least = budget["metadata"]["name"], budget["spec"]["minAvailable"]
+            ready = healthy((one.body for one in store.all("pods", NAMESPACE)), budget["spec"])
+            if 0 < least < ready and name not in self._edited:
+                self.complain(f"{ready} pods are ready and {name} keeps {least}: the others may be evicted")
 
     def _check_access(self, job: Object, when: float) -> None:
         """A pod is made when its job has its access, as far as could be seen some seconds before."""

@@ -200,6 +200,19 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.leader:Leadership._try_to_acquire": (
             replace("the next leader leads in the same term", "... + 1", "..."),
         ),
+        "elasticjob_operator.job.numbers:renumbered": (
+            replace(
+                "a name that another pod has is tried for ever", "free != number", "False", by="operator reconciler"
+            ),
+        ),
+        "elasticjob_operator.actions.worker_pods:WorkerPods._who_has": (
+            replace(
+                "who may be about to go is not waited for",
+                "pod.deleting or pod.owners",
+                "False",
+                by="operator refusals",
+            ),
+        ),
         "elasticjob_operator.cluster.workqueue:WorkQueue._run": (
             replace(
                 "work that is asked for while it runs is forgotten",

@@ -1,7 +1,7 @@
 """Nodes and the scheduler, and what becomes of pods when a node is lost or drained."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any
 
@@ -124,16 +124,15 @@ class Nodes:
         self.server.change("nodes", "", node.name, lambda body: body["spec"].update(unschedulable=cordoned), "people")
 
     def may_evict(self, run: "PodRun") -> bool:
-        """Whether the budget of its job lets it go."""
+        """Whether the budgets that count it let it go: as many as are ready beyond `minAvailable`."""
         namespace, name = run.place
         pod = self.server.get("pods", namespace, name)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return True
-        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
-        labels = pod["metadata"].get("labels") or {}
+        pods = [one.body for one in self.server.store.all("pods", namespace)]
         budgets = [one.body["spec"] for one in self.server.store.all("poddisruptionbudgets", namespace)]
-        asked = (one for one in budgets if one["selector"]["matchLabels"].items() <= labels.items())
-        return not ready or all(one["minAvailable"] == 0 for one in asked)
+        asked = [one for one in budgets if is_counted(pod, one)]
+        return not is_ready(pod) or all(one["minAvailable"] < healthy(pods, one) for one in asked)
 
     def kill_node(self, node: Node) -> None:
         """Its processes are gone, and nobody says so."""
@@ -189,6 +188,22 @@ class Nodes:
         found = self.server.store.find("pods", run.place)
         if found is not None and found.body["metadata"]["uid"] == run.uid:
             self.server.delete("pods", found, "eviction")
+
+
+def is_ready(pod: Object) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+
+
+def is_counted(pod: Object, budget: Object) -> bool:
+    """Whether the budget with that spec selects the pod."""
+    labels: Object = pod["metadata"].get("labels") or {}
+    return bool(budget["selector"]["matchLabels"].items() <= labels.items())
+
+
+def healthy(pods: Iterable[Object], budget: Object) -> int:
+    """How many of `pods` the disruption controller takes for healthy."""
+    there = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    return sum(is_counted(pod, budget) and is_ready(pod) for pod in there)
 
 
 def _unschedulable(pod: Object) -> None:

@@ -58,6 +58,8 @@ TOKEN_REVIEWS = Resource("tokenreviews", "authentication.k8s.io")
 
 WORKLOADS = Resource("workloads", "kueue.x-k8s.io", "v1beta2")
 WORKLOAD_PRIORITIES = Resource("workloadpriorityclasses", "kueue.x-k8s.io", "v1beta2")
+FLAVORS = Resource("resourceflavors", "kueue.x-k8s.io", "v1beta2")
+PRIORITIES = Resource("priorityclasses", "scheduling.k8s.io")
 
 
 def verb_of(method: str, path: str, query: Mapping[str, str]) -> str:

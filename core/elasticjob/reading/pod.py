@@ -15,6 +15,7 @@ from elasticjob.pods import (
     QUEUE_LABEL,
     SIDECAR,
     TEMPLATE_HASH,
+    WORKLOAD,
 )
 from elasticjob.reading.container import ABSENT, Container
 from elasticjob.reading.node import Toleration
@@ -40,10 +41,11 @@ class Pod:
 
     `version`: its resourceVersion. `job`, `index`, `queue`: from its labels, empty if absent. `owners`: the UIDs of its
     owners. `deleting`: the deletionTimestamp, `created`: the creationTimestamp, both in RFC 3339. `made_from`: the hash
-    of the settings that the operator made it from. `kept_off`: the nodes it must not run on. `batch`, `job_uid`: from
-    the sidecar's environment. These four are None or empty for a pod that the operator did not make. `staying`: the
-    init containers that run as long as the pod. `deadline`: activeDeadlineSeconds. `claims`: the PersistentVolumeClaims
-    that it names. `containers`: all of them, init containers first.
+    of the settings that the operator made it from. `kept_off`: the nodes it must not run on. `workload`: the Workload
+    whose quota it takes. `batch`, `job_uid`: from the sidecar's environment. These five are None or empty for a pod
+    that the operator did not make. `staying`: the init containers that run as long as the pod. `deadline`:
+    activeDeadlineSeconds. `claims`: the PersistentVolumeClaims that it names. `containers`: all of them, init
+    containers first.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Pod:
     finalizers: tuple[str, ...]
     made_from: str | None
     kept_off: frozenset[str]
+    workload: str
     batch: str | None
     job_uid: str | None
     node: str
@@ -95,6 +98,7 @@ class Pod:
             finalizers=shared(tuple(meta.get("finalizers") or ())),
             made_from=None if made_from is None else word(made_from),
             kept_off=shared(frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))),
+            workload=shared(word(annotations.get(WORKLOAD))),
             batch=set_in_sidecar.get(BATCH),
             job_uid=None if job_uid is None else word(job_uid),
             node=word(spec.get("nodeName")),

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
-from elasticjob.kube.errors import ApiError, Busy, Conflict, NotFound, Terminating
+from elasticjob.kube.errors import ApiError, Busy, Conflict, NotFound, Terminating, Unavailable
 from elasticjob.kube.paths import SERVICE_ACCOUNTS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob_operator.cluster.client import Kube
@@ -19,19 +19,25 @@ from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way
 REFUSED_SECONDS = 10.0  # what somebody has to mend
+# for which no pod is made while nobody knows whether the budget keeps it; longer than that it is a webhook that is away
+UNKNOWN_SECONDS = 30.0
 GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
 WITHOUT_BUDGET = (
     "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
     "set spec.drain.graceSeconds to 0"
 )
 
+Given = tuple[str, Budget | None, int]  # the account, the budget and its `minAvailable`
+
 
 class Obstacle(Exception):
-    """An object is in the way; the sentence names it and says what to do. `object`: as Kind/name."""
+    """An object is in the way; the sentence names it and says what to do. `object`: as Kind/name. `passes`: perhaps by
+    itself, as what comes of a storm in the API server; nobody knows whether the write was made."""
 
-    def __init__(self, sentence: str, body: Object) -> None:
+    def __init__(self, sentence: str, body: Object, *, passes: bool = False) -> None:
         super().__init__(sentence)
         self.object = f"{body['kind']}/{body['metadata']['name']}"
+        self.passes = passes
 
 
 class Access:
@@ -40,8 +46,8 @@ class Access:
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
-        self._asked: tuple[str, Budget | None] = ("", None)  # the account, and the budget
-        self._looked_at, self._going_since = -math.inf, math.inf
+        self._asked: Given = ("", None, 0)
+        self._looked_at, self._going_since, self._unknown_since = -math.inf, math.inf, math.inf
         self._access_at = -math.inf  # when it was found in order
         self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
@@ -53,21 +59,36 @@ class Access:
         """`problem` as the status takes it."""
         return without_access(self.problem, self._in_the_way) if self.problem else None
 
-    def owes(self, budget: Budget) -> bool:
+    def owes(self, budget: Budget, min_available: int) -> bool:
         """Whether the workers have their access, and another budget than this one, or have not been given one yet."""
-        return bool(self._asked[0]) and self._asked[1] is not budget
+        return bool(self._asked[0]) and self._asked[1:] != (budget, _least(budget, min_available))
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether one was made or found, and is to stay."""
+        return self._asked[1] in (Budget.CLOSED, Budget.OPEN)
 
     async def give(
-        self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget | None, access: bool = True
+        self,
+        job: Object,
+        spec: ElasticJobSpec,
+        *,
+        within: float,
+        budget: Budget | None,
+        min_available: int,
+        access: bool = True,
     ) -> Done | Retry | LookAgain:
-        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for the access, without which
-        there can be no pods; the budget is looked at again, and training goes on without it.
+        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for what there can be no new
+        pods without: the access, and for a while a budget of which nobody knows how it is. Else the budget is looked at
+        again, and training goes on without it.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
-        is looked at: of a job that has ended. Without `budget` that is left as it is.
+        is looked at: of a job that has ended. Without `budget` that is left as it is. `min_available`: how many ready
+        pods one that is closed keeps.
         """
-        asked, now = (service_account(job["metadata"]["name"], spec), budget), time.monotonic()
+        account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
+        asked = account, budget, _least(budget, min_available)
         left = self._looked_at + (within if isinstance(self._came, Done) else self._came.seconds) - now
         if asked == self._asked and left > 0:
             return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
@@ -110,17 +131,25 @@ class Access:
 
     async def _is_budget_given(self, job: Object, budget: Budget) -> bool:
         """False while it is on its way; what is in its way keeps no pod from being made."""
-        path, body = render_budget(job, is_open=budget is Budget.OPEN)
+        path, body = render_budget(job, min_available=self._asked[2])
         try:
             if budget is Budget.NONE:
                 await self._drop(path, body, job)
             elif not await self._is_given(path, body, job):
                 return False
         except Obstacle as obstacle:
+            if obstacle.passes and budget is not Budget.NONE and self._may_pass():
+                return False
             self.budget_problem = str(obstacle) if budget is Budget.NONE else f"{obstacle}; {WITHOUT_BUDGET}"
             return True
-        self._going_since, self.budget_problem = math.inf, None
+        self._going_since = self._unknown_since = math.inf
+        self.budget_problem = None
         return True
+
+    def _may_pass(self) -> bool:
+        now = time.monotonic()
+        self._unknown_since = min(self._unknown_since, now)
+        return now - self._unknown_since < UNKNOWN_SECONDS
 
     async def _access(self, job: Object, spec: ElasticJobSpec, account: str) -> list[tuple[str, Object]]:
         own = account == access_name(job["metadata"]["name"])
@@ -164,7 +193,9 @@ class Access:
             raise
         except ApiError as error:
             need = "" if body["kind"] == BUDGET else ", which the workers need,"
-            raise Obstacle(f"{what}{need} cannot be had: {error}", body) from error
+            raise Obstacle(
+                f"{what}{need} cannot be had: {error}", body, passes=isinstance(error, Unavailable)
+            ) from error
 
     async def _ensure(self, collection: str, path: str, body: Object, job: Object, what: str) -> bool:
         try:
@@ -192,6 +223,11 @@ class Access:
         if now - self._going_since >= GOING_SECONDS:
             raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers", body)
         return False
+
+
+def _least(budget: Budget | None, min_available: int) -> int:
+    """What the budget's `minAvailable` is to be, and 0 where there is none."""
+    return min_available if budget is Budget.CLOSED else 0
 
 
 def _is_left_over(found: Object, job: Object) -> bool:

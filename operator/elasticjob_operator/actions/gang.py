@@ -1,17 +1,19 @@
 """Keeps a job's Workloads as `quota` wants them, and says what they allow; decides nothing."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
-from elasticjob.kube.paths import WORKLOAD_PRIORITIES, WORKLOADS
+from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.pods import template_hash
+from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import State, Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import FAILURES, Kube
@@ -22,6 +24,7 @@ from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.objects.admitted import Admitted, Update, admitted, of_flavor
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
     LEAST,
@@ -37,6 +40,7 @@ from elasticjob_operator.objects.workloads import (
 CHANGED_SECONDS, WAITING_SECONDS, HELD_SECONDS, REFUSED_SECONDS = 0.5, 2.0, 5.0, 10.0
 ASK = (0, 0)  # what is asked for is one to the refusals
 GANG = "spec.quotaAdmission is Gang"
+TEMPLATES = "spec.template.spec.priorityClassName"
 LOST = "QuotaLost"
 REFUSED = "Kueue has refused the last Workload: "
 NO_KUEUE = (
@@ -61,6 +65,7 @@ class Gang:
         """`are_left`: an earlier job of the name was a gang, and may have left some."""
         self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
         self._shares: tuple[Share, ...] | None = None
+        self._admitted: dict[int, Admitted] = {}  # of those that hold quota, by their numbers
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
         self._are_left = are_left  # Workloads of an earlier job of the name, of which pods run
@@ -89,6 +94,29 @@ class Gang:
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, None
+        self._admitted = {one.number: await self._admission(one, job, spec) for one in self._shares if one.counts}
+
+    async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admitted:
+        """What its pods get, or why there can be none."""
+        workload, flavors = workload_name(job["metadata"]["name"], share.number), list[Update]()
+        for name in share.flavors:
+            try:
+                flavors.append(of_flavor(name, await self._workloads.flavor(name)))
+            except FAILURES as error:
+                return Admitted(workload, problem=_unread(name, error))
+        return admitted(workload, flavors, share.checks, spec.template)
+
+    def admissions(
+        self, pods: Iterable[Pod], job: Object, spec: ElasticJobSpec, pod_keys: Sequence[PodKey]
+    ) -> dict[PodKey, Admitted]:
+        """What each of the pods that are to be made gets from the quota that it takes, beside those that are there."""
+        if not (self._admitted and spec.admitted_as_gang):
+            return {}
+        named = {workload_name(job["metadata"]["name"], number): number for number in self._admitted}
+        used = (named[pod.workload] for pod in pods if pod.workload in named and not (pod.is_over or pod.deleting))
+        numbers = quota.assigned(self._shares or (), used, len(pod_keys))
+        taken = zip(pod_keys, numbers, strict=False)
+        return {pod_key: self._admitted[number] for pod_key, number in taken if number in self._admitted}
 
     @property
     def has_some(self) -> bool:
@@ -202,10 +230,12 @@ class Gang:
     async def _priority(self, ask: Ask) -> int | None:
         if not ask.priority_class:
             return None
+        classes = PRIORITIES if ask.by_pods else WORKLOAD_PRIORITIES
         try:
-            found = await self._kube.request("GET", WORKLOAD_PRIORITIES.one(ask.priority_class))
+            found = await self._kube.request("GET", classes.one(ask.priority_class))
         except NotFound as error:
-            why = f"there is no WorkloadPriorityClass {ask.priority_class}: make it, or change the job's label"
+            kind, where = ("PriorityClass", TEMPLATES) if ask.by_pods else ("WorkloadPriorityClass", "the job's label")
+            why = f"there is no {kind} {ask.priority_class}: make it, or change {where}"
             raise ApiError(why, 404) from error
         return int(found["value"])
 
@@ -236,3 +266,10 @@ def _remedy(error: Exception) -> str:
     if isinstance(error, Forbidden) and " cannot " in said:
         return f"{NO_RIGHT} ({said})"
     return f"Kueue's Workloads: {said}"
+
+
+def _unread(flavor: str, error: Exception) -> str:
+    """Why a pod cannot be made, and what to do about it."""
+    said = str(error) or type(error).__name__
+    right = ": set the chart's value kueue.gang" if isinstance(error, Forbidden) else ""
+    return f"the ResourceFlavor {flavor}, by which Kueue has admitted the job, cannot be read{right} ({said})"

@@ -5,7 +5,6 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TypeVar, cast
 
@@ -17,7 +16,6 @@ from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.text import printable
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
@@ -28,12 +26,15 @@ from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
+from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
 
-OVERDUE_SECONDS = 60.0  # after which a pod that is being deleted is told of
+# for which a name is waited for that another pod has: its grace, or the garbage collector, may be about to end it
+GOING_SECONDS = 60.0
+PATIENCE = f"if it is there in {GOING_SECONDS:g} s, the worker's pod gets another number"
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +42,16 @@ T = TypeVar("T")
 
 
 class WorkerPods:
-    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made."""
+    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made. `taken`: the keys whose
+    names pods have that are none of the job's, and that are not waited for."""
 
     def __init__(self, kube: Kube, cache: Cache, announcer: Announcer, image: SidecarImage, slots: Slots[Key]) -> None:
         self._kube, self._cache, self._announcer = kube, cache, announcer
         self._image, self._slots = image, slots
         self._refusals, self._made_from = Refusals(), ""
+        self._in_the_way: dict[PodKey, float] = {}  # since when, on the event loop's clock
         self.refusal: Refusal | None = None
+        self.taken: frozenset[PodKey] = frozenset()
 
     async def delete(self, job: Object, workers: Iterable[Worker]) -> None:
         await _all(self._delete(job, worker) for worker in workers)
@@ -56,29 +60,37 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
+    def due(self, job: Object, spec: ElasticJobSpec, wanted: Iterable[PodKey]) -> list[PodKey]:
+        """Those of the pods with these keys that are to be tried now: what was refused waits for its time."""
+        if self._made_from != (made_from := template_hash(spec)):
+            self._refusals, self._made_from = Refusals(), made_from
+        return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(job))
+
     async def create(
         self,
         job: Object,
         spec: ElasticJobSpec,
-        pod_keys: Iterable[PodKey],
+        due: Collection[PodKey],
         imports: str = "",
         spares: Container[int] = (),
         avoided: Collection[str] = (),
         rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
+        admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
-        """Makes the pods with these keys; some may have to be tried again. `imports`: as `render_pod` takes it;
-        `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by index
-        `rejecting`."""
-        if self._made_from != (made_from := template_hash(spec)):
-            self._refusals, self._made_from = Refusals(), made_from
-        clock = asyncio.get_running_loop().time
-        due = self._refusals.due(pod_keys, clock(), self._names_of_running(job))
+        """Makes the pods with the keys that are `due`; some may have to be tried again. `imports`: as `render_pod`
+        takes it; `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by
+        index `rejecting`; `admissions`: what the quota of each brings with it."""
+        known = self.taken
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
-            self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
+            self._create(
+                job, spec, batch, nodes, avoided, imports, admissions.get(pod_key), *pod_key, spare=pod_key[0] in spares
+            )
             for pod_key in due
         )
-        again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
+        again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
+        if self.taken != known:
+            return LookAgain(0.0)  # for the status to have other numbers
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
             return again
@@ -95,11 +107,14 @@ class WorkerPods:
         nodes: Mapping[str, set[str]],
         avoided: Collection[str],
         imports: str,
+        admitted: Admitted | None,
         index: int,
         number: int,
         *,
         spare: bool,
     ) -> Answer:
+        if admitted and admitted.problem:
+            return Answer(refusal=Refusal(admitted.problem, object=f"Workload/{admitted.workload}"))
         async with self._slots.of(_key(job)):
             keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
@@ -113,12 +128,14 @@ class WorkerPods:
                 keep_off=keep_off,
                 imports=imports,
                 spare=spare,
+                admitted=admitted,
             )
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
-                why = await self._who_has(job, name := pod["metadata"]["name"])
-                return Answer(taken=True, refusal=Refusal(why, Reason.NAME_TAKEN, f"Pod/{name}") if why else None)
+                why = await self._who_has(job, (index, number))
+                refusal = Refusal(why, Reason.NAME_TAKEN, f"Pod/{pod['metadata']['name']}") if why else None
+                return Answer(taken=True, refusal=refusal)
             except (Busy, Terminating):
                 raise
             except ApiError as error:
@@ -127,17 +144,21 @@ class WorkerPods:
                 return Answer(refusal=Refusal(f"{error}, as with a webhook that is slow"))
         return Answer(made=True)
 
-    async def _who_has(self, job: Object, name: str) -> str:
-        """Why the name is not free, in a sentence; empty where it soon will be, or the watch has not shown ours yet."""
+    async def _who_has(self, job: Object, pod_key: PodKey) -> str:
+        """Why the name is not free, in a sentence; empty where it soon will be, another is taken, or the watch has not
+        shown ours yet."""
+        name, now = pod_name(job["metadata"]["name"], *pod_key), asyncio.get_running_loop().time()
         try:
             pod = Pod.read(await self._kube.pod(job["metadata"]["namespace"], name))
         except NotFound:
             return ""
-        if pod.deleting:
-            return _overdue(pod)
         if is_made_for(pod, job):
             return ""
-        return f"there is a pod {name} that is not of this job: delete it, or wait until it is gone"
+        since = self._in_the_way.setdefault(pod_key, now)
+        if now - since >= GOING_SECONDS or not (pod.deleting or pod.owners):
+            self.taken |= {pod_key}
+            return ""
+        return "" if pod.deleting else f"there is a pod {name} that is not of this job: {PATIENCE}"
 
     async def _delete(self, job: Object, worker: Worker) -> None:
         meta = job["metadata"]
@@ -169,15 +190,6 @@ class WorkerPods:
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))
-
-
-def _overdue(pod: Pod) -> str:
-    """That a pod is there long after the end of its grace, in a sentence; empty until then."""
-    if (datetime.now(UTC) - datetime.fromisoformat(pod.deleting)).total_seconds() < OVERDUE_SECONDS:
-        return ""
-    held = ", ".join(map(printable, pod.finalizers))
-    by = f"its finalizers keep it: {held}" if held else "its node does not end it"
-    return f"the pod {pod.name} that has this name should be gone since {pod.deleting}, and {by}"
 
 
 def _key(job: Object) -> Key:

@@ -1,4 +1,4 @@
-"""Kueue's Workloads of all jobs, by one listing for all that ask at about the same time.
+"""Kueue's Workloads of all jobs, by one listing for all that ask at about the same time, and the flavors they name.
 
 Nobody watches them: kopf would look for them in clusters that have none.
 """
@@ -8,10 +8,12 @@ import time
 from collections import defaultdict
 from typing import NamedTuple
 
+from elasticjob.kube.paths import FLAVORS
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
 from elasticjob_operator.cluster.client import FAILURES, Kube
 
+FLAVOR_SECONDS = 60.0  # for so long a flavor is taken for what it was: its node labels hardly ever change
 TIMES_AS_LONG = 20.0  # a listing is used, at least, as it took to make: a twentieth of a core at most
 
 Found = defaultdict[Key, list[Object]]
@@ -32,6 +34,7 @@ class Workloads:
         self._kube, self._by_namespace = kube, by_namespace
         self._looking: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._answers: dict[str | None, Answer] = {}
+        self._flavors: dict[str, tuple[float, Object]] = {}  # since when, and the spec
 
     async def of(self, key: Key, changed_at: float, within: float) -> list[Object]:
         """Those with the job's label, by a listing that began later than `changed_at`, in monotonic seconds, and not
@@ -46,6 +49,16 @@ class Workloads:
         if isinstance(answer.found, Exception):
             raise answer.found
         return answer.found.get(key, [])
+
+    async def flavor(self, name: str) -> Object:
+        """The spec of that ResourceFlavor. Raises FAILURES."""
+        known = self._flavors.get(name)
+        if known is not None and time.monotonic() - known[0] < FLAVOR_SECONDS:
+            return known[1]
+        found = await self._kube.request("GET", FLAVORS.one(name))
+        spec: Object = found.get("spec") or {}
+        self._flavors[name] = time.monotonic(), spec
+        return spec
 
     async def _list(self, namespace: str | None) -> Found | Exception:
         found: Found = defaultdict(list)

@@ -26,6 +26,9 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, work: Callable[[K], Awaitable[float | None]]) -> None:
         self._work, self._context = work, copy_context()
+        # told of each piece of work how many seconds after it was due it begins, and of each that is tried again
+        self.began: Callable[[float], None] = lambda _: None
+        self.failed: Callable[[], None] = lambda: None
         self._due: dict[K, float] = {}
         self._wakes: dict[K, asyncio.Event] = {}
         self._tasks: dict[K, asyncio.Task[None]] = {}
@@ -69,7 +72,7 @@ class WorkQueue(Generic[K]):
         try:
             while key in self._due:
                 await self._until_due(key)
-                del self._due[key]
+                self.began(max(0.0, asyncio.get_running_loop().time() - self._due.pop(key)))
                 began = time.thread_time()
                 delay, failed = await self._attempt(key, failures)
                 failures = failures + 1 if failed else 0
@@ -94,6 +97,7 @@ class WorkQueue(Generic[K]):
             return await self._work(key), False
         except Exception as error:
             delay = RETRY.pause(failures)
+            self.failed()
             what = str(error) or type(error).__name__
             log.warning("%s: %s; again in %.2g s", key, what, delay, exc_info=failures == 3)
             return delay, True

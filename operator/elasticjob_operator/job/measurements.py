@@ -6,6 +6,7 @@ nobody led, or was written by a leader that did not see the answer, is not count
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ class Metric(StrEnum):
     PINGED = "workers pinged"
     RESTARTS = "restarts"
     JOBS_ENDED = "jobs ended"
+    LASTED = "seconds from a job's start to its end"
     NOTIFIED = "seconds from a cause to the status that tells of it"
     REFORMED = "seconds from a cause to the next round"
     TRAINED = "seconds trained"
@@ -79,7 +81,17 @@ def measure(
         found.append(Measurement(Metric.RESTARTS, state.restarts - before.restarts))
     if state.ended and state.outcome is not before.rendezvous.outcome:
         found.append(Measurement(Metric.JOBS_ENDED, label=str(state.outcome)))
+        found += _lasted(report)
     return found, times
+
+
+def _lasted(report: Report) -> Iterator[Measurement]:
+    """By the two clocks that its status is written by; nothing of a job that was never active."""
+    began = report.before.start_time or (report.active.since if report.active else None)
+    if began:
+        seconds = (datetime.fromisoformat(report.now) - datetime.fromisoformat(began)).total_seconds()
+        phase = "Complete" if report.decision.state.outcome is Outcome.COMPLETE else "Failed"
+        yield Measurement(Metric.LASTED, max(0.0, seconds), phase)
 
 
 def _happened(

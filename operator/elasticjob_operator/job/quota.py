@@ -9,7 +9,8 @@ While the Workloads are not known no number follows from them: no pod is made, n
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from elasticjob.agreed import limited, rendezvous_spec
@@ -22,6 +23,7 @@ from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
 from elasticjob.text import printable
+from elasticjob_operator.objects.admitted import Update, of_check
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
@@ -36,7 +38,7 @@ class Share(NamedTuple):
     """One of the job's Workloads: it asks for `ask` and holds the quota of `held` workers. `reserved`: quota is set
     aside for what it asks, which cannot be changed any more. `ended`: Kueue has evicted or finished it, and not for
     others; `lost`: as it has, or as it is made of another template, its workers have to go. `said`: what Kueue says of
-    it."""
+    it. `flavors`: the names of those that were assigned, `checks`: what admission checks add to its pods."""
 
     number: int
     uid: str
@@ -47,6 +49,8 @@ class Share(NamedTuple):
     said: str = UNSEEN
     reserved: bool = False
     ended: bool = False
+    flavors: tuple[str, ...] = ()
+    checks: tuple[Update, ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -142,7 +146,23 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         said=printable(told.get("message") or UNSEEN),
         reserved=reserved,
         ended=bool(ended) and told.get("reason") != PREEMPTED,
+        flavors=_flavors(status),
+        checks=tuple(_checks(status)),
     )
+
+
+def _flavors(status: Object) -> tuple[str, ...]:
+    """By the names of the resources that are counted, each once."""
+    sets = (status.get("admission") or {}).get("podSetAssignments") or ()
+    found = (one.get("flavors") or {} for one in sets if one["name"] == POD_SET)
+    return tuple(dict.fromkeys(flavor for flavors in found for _, flavor in sorted(flavors.items())))
+
+
+def _checks(status: Object) -> Iterator[Update]:
+    for check in status.get("admissionChecks") or ():
+        for update in check.get("podSetUpdates") or ():
+            if update.get("name") == POD_SET:
+                yield of_check(check.get("name", ""), update)
 
 
 def _held(status: Object, asked: int) -> int:
@@ -177,6 +197,19 @@ def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
 
 def allowed(shares: Iterable[Share]) -> int:
     return sum(share.held for share in shares if share.counts)
+
+
+def assigned(shares: Iterable[Share], used: Iterable[int], pods: int) -> list[int]:
+    """Of which Workloads, by their numbers, so many new `pods` take quota, beside those that are there and have `used`
+    some: where most is left. Beyond all quota, as beside a worker whose node is about to go, it is the first one's."""
+    left = Counter({share.number: share.held for share in shares if share.counts})
+    left.subtract(number for number in used if number in left)
+    found: list[int] = []
+    while left and len(found) < pods:
+        number = min(left, key=lambda one: (-left[one], one))
+        left[number] -= 1
+        found.append(number)
+    return found
 
 
 def trains(shares: Iterable[Share], need: Need) -> bool:
@@ -276,7 +309,7 @@ def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) 
 
 def _may_ask(share: Share, ask: Ask) -> bool:
     """Whether one that waits can be made to ask for that. It keeps its place in the queue then."""
-    in_its_queue = (share.ask.queue, share.ask.priority_class) == (ask.queue, ask.priority_class)
+    in_its_queue = share.ask._replace(workers=ask.workers, least=ask.least) == ask
     return share.ask == ask or (in_its_queue and not share.reserved)
 
 

@@ -1,7 +1,6 @@
 """Renders a job's PodDisruptionBudget, which evictions ask first. Pure."""
 
-from elasticjob.api import JOB_LABEL
-from elasticjob.fields import MAX_REPLICAS
+from elasticjob.api import JOB_LABEL, JOB_UID_LABEL
 from elasticjob.kube.paths import BUDGETS
 from elasticjob.objects import Object
 from elasticjob_operator.objects.pods import access_name, owner_reference
@@ -9,13 +8,14 @@ from elasticjob_operator.objects.pods import access_name, owner_reference
 BUDGET = "PodDisruptionBudget"
 
 
-def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
-    """Collection path and body of a budget that lets all of the job's pods be evicted, or none.
+def render_budget(job: Object, *, min_available: int) -> tuple[str, Object]:
+    """Collection path and body of a budget that keeps `min_available` of the job's ready pods from eviction; 0: none.
 
     It counts pods and no share of them: the cluster would take the share of `replicas`, and spares beside that may go.
+    Nor does it count pods that an earlier job of the name has left: as many of this job's might go instead.
     Pods that are not ready may go at any time: nothing of the training is in them.
     """
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    namespace, name, uid = (job["metadata"][field] for field in ("namespace", "name", "uid"))
     return BUDGETS.all(namespace), {
         "apiVersion": "policy/v1",
         "kind": BUDGET,
@@ -26,8 +26,8 @@ def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
             "ownerReferences": [owner_reference(job)],
         },
         "spec": {
-            "minAvailable": 0 if is_open else 2 * MAX_REPLICAS,
-            "selector": {"matchLabels": {JOB_LABEL: name}},
+            "minAvailable": min_available,
+            "selector": {"matchLabels": {JOB_LABEL: name, JOB_UID_LABEL: uid}},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }

@@ -25,11 +25,14 @@ from elasticjob.pods import (
     QUEUE_PRIORITY_LABEL,
     SIDECAR,
     TEMPLATE_HASH,
+    WORKLOAD,
     pod_name,
     template_hash,
 )
 from elasticjob_operator.objects import placement
+from elasticjob_operator.objects.admitted import Admitted, add
 
+OF_ONE_POD = (KEPT_OFF, WORKLOAD)  # annotations
 WORKER = "elasticjob-worker"  # in app.kubernetes.io/name: not that of the operator's own pods
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -140,15 +143,19 @@ def render_pod(
     keep_off: Collection[str] = (),
     imports: str = "",
     spare: bool = False,
+    admitted: Admitted | None = None,
 ) -> Object:
     """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room, and
     never on `keep_off`. One that is made as a `spare` is not beside another of the job's, if others have room: a node
     that is lost takes no member and its spare.
 
     `batch` tells it from a pod of the same name that was made at another time. `imports`: the modules that the job's
-    script imports, as far as they are known; for processes that are kept for the next round.
+    script imports, as far as they are known; for processes that are kept for the next round. `admitted`: what the
+    quota that it takes brings with it.
     """
     meta, template = job["metadata"], deepcopy(spec.template)
+    if admitted:
+        add(template, admitted)
     given = template.get("metadata") or {}
     labels = {JOB_LABEL: meta["name"], JOB_UID_LABEL: meta["uid"], INDEX_LABEL: str(index)}
     labels["app.kubernetes.io/managed-by"] = "elasticjob"
@@ -180,7 +187,8 @@ def render_pod(
     if spare:
         placement.keep_apart(pod, meta["name"])
     # a template that was copied from a pod has what is of that pod
-    annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name != KEPT_OFF}
+    annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name not in OF_ONE_POD}
+    annotations |= {WORKLOAD: admitted.workload} if admitted else {}
     annotations |= {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
     return {
         "apiVersion": "v1",

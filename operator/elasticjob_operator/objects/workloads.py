@@ -3,23 +3,26 @@
 from typing import NamedTuple
 
 from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
-from elasticjob.kube.paths import WORKLOADS
+from elasticjob.kube.paths import PRIORITIES, WORKLOADS
 from elasticjob.objects import Object
 from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TEMPLATE_HASH, template_hash
 from elasticjob_operator.objects.pods import SidecarImage, owner_reference, render_pod
 
 POD_SET = "workers"
+OF_PODS = "PriorityClass"
 LEAST = f"{GROUP}/at-least"  # what was asked for: a Kueue without partial admission drops minCount
 NO_BATCH = "0" * 8  # of a pod that is rendered and never made
 
 
 class Ask(NamedTuple):
-    """What a Workload asks for: so many `workers`, or `least` of them, in a queue with a priority class (or none)."""
+    """What a Workload asks for: so many `workers`, or `least` of them, in a queue with a priority class (or none).
+    `by_pods`: that is one of pods, as the job names none of Kueue's."""
 
     queue: str
     priority_class: str = ""
     workers: int = 0
     least: int = 0
+    by_pods: bool = False
 
 
 def problem(job: Object, spec: ElasticJobSpec) -> str | None:
@@ -36,7 +39,12 @@ def problem(job: Object, spec: ElasticJobSpec) -> str | None:
 def ask_of(job: Object) -> Ask | None:
     """Which queue and priority the job names; None where it names no queue."""
     labels = job["metadata"].get("labels") or {}
-    return Ask(labels[QUEUE_LABEL], labels.get(QUEUE_PRIORITY_LABEL, "")) if labels.get(QUEUE_LABEL) else None
+    if not labels.get(QUEUE_LABEL):
+        return None
+    if named := labels.get(QUEUE_PRIORITY_LABEL):
+        return Ask(labels[QUEUE_LABEL], named)
+    of_pods = ((job["spec"].get("template") or {}).get("spec") or {}).get("priorityClassName") or ""
+    return Ask(labels[QUEUE_LABEL], of_pods, by_pods=bool(of_pods))
 
 
 def asked_by(workload: Object) -> Ask:
@@ -44,8 +52,9 @@ def asked_by(workload: Object) -> Ask:
     spec, annotations = workload["spec"], workload["metadata"].get("annotations") or {}
     workers = sum(one["count"] for one in spec["podSets"] if one["name"] == POD_SET)
     least = annotations.get(LEAST, "")
-    priority = (spec.get("priorityClassRef") or {}).get("name", "")
-    return Ask(spec.get("queueName", ""), priority, workers, int(least) if least.isdecimal() else workers)
+    by = spec.get("priorityClassRef") or {}
+    at_least = int(least) if least.isdecimal() else workers
+    return Ask(spec.get("queueName", ""), by.get("name", ""), workers, at_least, by.get("kind") == OF_PODS)
 
 
 def workload_name(job: str, number: int) -> str:
@@ -67,7 +76,9 @@ def render_workload(
         pod_set["minCount"] = ask.least
     body: Object = {"queueName": ask.queue, "podSets": [pod_set]}
     if priority is not None:
-        reference = {"group": WORKLOADS.group, "kind": "WorkloadPriorityClass", "name": ask.priority_class}
+        kind = {"group": WORKLOADS.group, "kind": "WorkloadPriorityClass"}
+        kind = {"group": PRIORITIES.group, "kind": OF_PODS} if ask.by_pods else kind
+        reference = {**kind, "name": ask.priority_class}
         body |= {"priority": priority, "priorityClassRef": reference}
     return {
         "apiVersion": WORKLOADS.api_version,

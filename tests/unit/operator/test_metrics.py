@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from elasticjob import __version__
 from elasticjob_operator import metrics
 from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.measurements import Measurement, Metric
@@ -52,7 +53,37 @@ def test_each_thing_that_is_observed_has_a_metric() -> None:
 
 def test_no_metric_of_steps_names_a_job_a_pod_or_a_node() -> None:
     labels = {label for metric in metrics.STEPS.values() for label in metric._labelnames}
-    assert labels == {"reason", "cause", "outcome"}
+    assert labels == {"reason", "cause", "outcome", "phase"}
+
+
+def test_what_runs_is_told_by_its_versions() -> None:
+    ((labels, value),) = samples("elasticjob_build_info")
+    assert value == 1.0
+    assert labels.keys() == {"version", "python", "kopf"}
+    assert labels["version"] == __version__
+    assert all(one[:1].isdigit() for one in labels.values())
+
+
+def test_the_queue_has_the_names_that_dashboards_know() -> None:
+    before = {name: total(name) for name in QUEUE}
+    metrics.step_began(0.5)
+    metrics.step_failed()
+    counted = {name: total(name) - before[name] for name in QUEUE}
+    assert list(counted.values()) == [1.0, 0.5, 1.0]
+    metrics.begin_term(tuple, lambda: 7, lambda: 0)
+    assert samples("workqueue_depth") == [({"name": "elasticjobs"}, 7.0)]
+    metrics.end_term()
+    assert samples("workqueue_depth") == [({"name": "elasticjobs"}, 0.0)]
+
+
+QUEUE = ("workqueue_queue_duration_seconds_count", "workqueue_queue_duration_seconds_sum", "workqueue_retries_total")
+
+
+def total(name: str) -> float:
+    """Of the one queue."""
+    ((labels, value),) = samples(name)
+    assert labels == {"name": "elasticjobs"}
+    return value
 
 
 def test_a_node_is_counted_by_the_jobs_that_avoid_it(jobs: metrics.Jobs) -> None:

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from elasticjob.api import ElasticJobStatus
-from elasticjob.kube.errors import Conflict, NotFound
+from elasticjob.kube.errors import Conflict, Forbidden, NotFound
 from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
@@ -654,6 +654,80 @@ async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
     await made.reconcile(KEY)
     assert recorded.budget is not None
     assert recorded.budget["spec"]["minAvailable"] > 0
+
+
+async def test_the_budget_grows_before_a_pod_is_made_and_falls_a_while_after_one_has_gone() -> None:
+    """In between one more than is to go might be evicted."""
+    recorded = there(2)
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
+    await made.reconcile(KEY)
+    least = [minimum(recorded)]
+    made._cache.note_job({**recorded.body, "spec": {**recorded.body["spec"], "spareReplicas": 1}})
+    await made.reconcile(KEY)
+    assert recorded.done.index("pod") > len(recorded.done) - 1 - recorded.done[::-1].index("PodDisruptionBudget")
+    least.append(minimum(recorded))
+    newest = recorded.made[-1]
+    gone = {**newest["metadata"], "resourceVersion": "2", "uid": "x"}
+    made._cache.note_pod({**newest, "metadata": gone}, deleted=True)
+    made._cache.note_job({**recorded.body, "spec": {**recorded.body["spec"], "spareReplicas": 0}})
+    for recorded.now in (101.0, 159.0, 161.0):
+        again = await made.reconcile(KEY)
+        assert again is not None
+        least.append(minimum(recorded))
+    assert least == [2, 3, 3, 3, 2]
+
+
+async def test_a_pod_that_was_left_behind_does_not_keep_its_name_from_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `kubectl delete --cascade=orphan`: the next free number is written before its pod is made."""
+    recorded, left = RecordedJob(job()), {"digits-1-0", "digits-1-1"}
+    orphan = {"metadata": {"name": "digits-1-0", "uid": "left", "resourceVersion": "1"}}
+    make = recorded.create_pod
+
+    async def create_pod(body: Object) -> Object:
+        if body["metadata"]["name"] in left:
+            raise Conflict("there is one", 409)
+        return await make(body)
+
+    async def find_pod(*_: str) -> Object:
+        return orphan
+
+    monkeypatch.setattr(recorded, "create_pod", create_pod)
+    monkeypatch.setattr(recorded, "pod", find_pod, raising=False)
+    made = reconciler(recorded)
+    for _ in range(4):
+        await made.reconcile(KEY)
+    assert [one["metadata"]["name"] for one in recorded.made] == ["digits-0-0", "digits-1-2"]
+    assert recorded.body["status"]["replacements"] == "1/2"
+    assert recorded.done.index("status", recorded.done.index("pod")) < len(recorded.done) - recorded.done[::-1].index(
+        "pod"
+    )
+    assert not recorded.body["status"].get("restarts")
+
+
+async def test_a_pod_that_is_refused_raises_the_budget_for_the_moment_of_the_try_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A budget of more pods than are ready is one that monitoring tells of."""
+    recorded = there(2)
+    recorded.body["spec"]["replicas"] = 4
+
+    async def refuse(_: Object) -> Object:
+        raise Forbidden("exceeded quota: full", 403)
+
+    monkeypatch.setattr(recorded, "create_pod", refuse)
+    made = reconciler(recorded)
+    least = []
+    for recorded.now in (100.0, 101.0, 170.0):  # by the clock of refusals no time has passed
+        await made.reconcile(KEY)
+        least.append(minimum(recorded))
+    assert least == [4, 4, 2]
+
+
+def minimum(recorded: RecordedJob) -> int:
+    assert recorded.budget is not None
+    return int(recorded.budget["spec"]["minAvailable"])
 
 
 @pytest.mark.parametrize(

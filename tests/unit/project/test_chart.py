@@ -113,7 +113,7 @@ def test_dashboard_and_alerts_ask_for_metrics_that_there_are() -> None:
     JOBS.each = False
     known = {sample for family in families for sample in samples_of(family)}
     for where, expression in expressions():
-        asked = set(re.findall(r"\belasticjob_\w+", expression))
+        asked = set(re.findall(r"\b(?:elasticjob|workqueue)_\w+", expression))
         assert asked, where
         assert asked <= known, (where, asked - known)
 
@@ -126,11 +126,17 @@ def samples_of(family: Metric) -> set[str]:
     return {family.name}
 
 
-def test_each_alert_says_what_to_do() -> None:
+def test_each_alert_leads_to_what_is_to_be_done() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
+    [site] = re.findall(r'site_url: .*"(https://.*/)"', (ROOT / "mkdocs.yml").read_text())
     for alert in alerts():
-        assert f"`{alert['alert']}`" in page
-        assert alert["annotations"].keys() == {"summary", "description"}
+        assert alert["annotations"].keys() == {"summary", "description", "runbook_url"}
+        # as GitHub and the site name the anchor of a heading
+        assert alert["annotations"]["runbook_url"] == f"{site}metrics/#{alert['alert'].lower()}"
+        assert f"\n### {alert['alert']}\n\n" in page
+
+
+OURS = ("elasticjob_", "workqueue_")
 
 
 def test_each_metric_is_in_the_page() -> None:
@@ -138,7 +144,7 @@ def test_each_metric_is_in_the_page() -> None:
     JOBS.each = True
     families = [*REGISTRY.collect(), *Metrics().registry.collect()]
     JOBS.each = False
-    names = {name for family in families for name in samples_of(family) if family.name.startswith("elasticjob_")}
+    names = {name for family in families for name in samples_of(family) if family.name.startswith(OURS)}
     missing = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
     assert not {name for name in missing if f"`{name}`" not in page}
 

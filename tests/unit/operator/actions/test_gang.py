@@ -9,7 +9,9 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.kube.errors import NotFound
+from elasticjob.reading import Pod
 from elasticjob.rendezvous import Clocks, PodState, State, Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.actions import gang as gang_module
 from elasticjob_operator.actions import leftovers
@@ -21,6 +23,7 @@ from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED
+from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.calls import Call
 from simulation.validity import Refusal
@@ -54,10 +57,10 @@ class Kueue(RecordingServer):
     def listed(self) -> int:
         return self.asked.count("GET workloads")
 
-    def admit(self, name: str, count: int, **others: str) -> None:
+    def admit(self, name: str, count: int, flavor: str = "", **others: str) -> None:
         conditions = {"QuotaReserved": "True", "Admitted": "True", **others}
         told = [{"type": type, "status": status, "message": f"about {type}"} for type, status in conditions.items()]
-        sets = [{"name": "workers", "count": count}]
+        sets = [{"name": "workers", "count": count} | ({"flavors": {"cpu": flavor, "pods": flavor}} if flavor else {})]
         status = {"conditions": told, "admission": {"podSetAssignments": sets}}
         self.objects[f"workloads/{name}"] |= {"status": status}
 
@@ -105,6 +108,9 @@ class Life:
         self.gang = Gang(kube, workloads, announcer, SidecarImage("s", "Never"), are_left=are_left)
         self.before = ElasticJobStatus()
 
+    def admissions(self, pods: Iterable[Pod], pod_keys: list[PodKey]) -> dict[PodKey, Admitted]:
+        return self.gang.admissions(pods, self.body, ElasticJobSpec.parse(self.body["spec"]), pod_keys)
+
     async def step(
         self, pods: Iterable[Worker] = (), state: State = NEW, problem: str | None = None, after: float = 30
     ) -> Done | LookAgain:
@@ -114,6 +120,14 @@ class Life:
         self.allowance = self.gang.allowance(spec, state, workers)
         made = report(state, self.before, workers=workers, problem=problem)
         return await self.gang.keep(made._replace(job=self.body, spec=spec, allowance=self.allowance))
+
+
+def pod_in(workload: str, index: int, *, going: bool = False) -> Pod:
+    """One that takes quota of that Workload."""
+    body = pod(index, phase="Running")
+    body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if going else {}
+    body["metadata"]["annotations"] = {"elasticjob.io/workload": workload}
+    return Pod.read(body)
 
 
 def running(count: int) -> list[Worker]:
@@ -368,6 +382,82 @@ async def test_a_priority_class_that_is_not_there_is_named(server: Kueue) -> Non
     without = Life(server, {QUEUE: "gpus"})
     await without.step()
     assert "priority" not in server.workloads["digits-0"]["spec"]
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+async def test_the_pods_class_counts_where_the_job_names_none_of_kueues(server: Kueue, labelled: bool) -> None:
+    server.of_cluster["priorityclasses/batch"] = {"value": 7}
+    life = Life(server, {QUEUE: "gpus"} | ({PRIORITY: "low"} if labelled else {}))
+    life.body["spec"]["template"]["spec"]["priorityClassName"] = "batch"
+    await life.step()
+    asked = server.workloads["digits-0"]["spec"]
+    group, kind, name = ("kueue.x-k8s.io", "Workload", "low") if labelled else ("scheduling.k8s.io", "", "batch")
+    assert asked["priority"] == (10 if labelled else 7)
+    assert asked["priorityClassRef"] == {"group": group, "kind": f"{kind}PriorityClass", "name": name}
+    server.took()
+    await life.step()
+    assert server.took() == [], "it is what is wanted"
+
+
+async def test_a_class_of_pods_that_is_not_there_is_named(server: Kueue) -> None:
+    life = Life(server, {QUEUE: "gpus"})
+    life.body["spec"]["template"]["spec"]["priorityClassName"] = "batch"
+    await life.step()
+    await life.step()
+    words = "there is no PriorityClass batch: make it, or change spec.template.spec.priorityClassName"
+    assert words in life.allowance.told
+
+
+SPOT: Object = {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
+
+
+async def test_pods_get_what_the_flavor_of_their_own_workload_says(server: Kueue) -> None:
+    server.of_cluster["resourceflavors/spot"] = {"spec": SPOT}
+    server.of_cluster["resourceflavors/any"] = {"spec": {}}
+    life = Life(server)
+    await life.step()
+    server.admit("digits-0", 3, flavor="spot")
+    await life.step()
+    server.admit("digits-1", 1, flavor="any")
+    await life.step(running(3))
+    assert life.admissions([], []) == {}
+    there = [pod_in("digits-0", index) for index in range(3)]
+    found = life.admissions(there, [(3, 0)])
+    assert found == {(3, 0): Admitted("digits-1", {"labels": {}, "annotations": {}, "nodeSelector": {}})}
+    found = life.admissions([*there[1:], pod_in("digits-1", 3)], [(0, 1)])
+    assert found[0, 1].workload == "digits-0", "the place of who is lost"
+    assert found[0, 1].words["nodeSelector"] == {"pool": "spot"}
+    found = life.admissions([pod_in("digits-0", 0, going=True), *there[1:]], [(0, 1)])
+    assert found[0, 1].workload == "digits-0", "who is going takes nothing any more"
+    server.took()
+    await life.step(running(4), after=1)
+    assert "GET resourceflavors" not in server.asked, "it is known for a while"
+    life.body["spec"]["quotaAdmission"] = "Pods"
+    assert life.admissions([], [(0, 1)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (None, "the ResourceFlavor spot, by which Kueue has admitted the job, cannot be read ("),
+        (NO_ACCESS, "cannot be read: set the chart's value kueue.gang ("),
+    ],
+)
+async def test_a_flavor_that_cannot_be_read_keeps_the_pods_from_being_made(
+    server: Kueue, refusal: Refusal | None, words: str
+) -> None:
+    if refusal:
+        server.refuses["GET resourceflavors"] = refusal
+    life = Life(server)
+    await life.step()
+    server.admit("digits-0", 4, flavor="spot")
+    await life.step()
+    found = life.admissions([], [(0, 0), (1, 0)])
+    assert [words in one.problem for one in found.values()] == [True, True]
+    server.refuses.clear()
+    server.of_cluster["resourceflavors/spot"] = {"spec": SPOT}
+    await life.step()
+    assert not life.admissions([], [(0, 0)])[0, 0].problem
 
 
 async def test_nothing_is_asked_for_pods_that_cannot_be_made(server: Kueue) -> None:

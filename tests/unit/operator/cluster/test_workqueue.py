@@ -163,3 +163,22 @@ async def test_work_keeps_nothing_of_who_has_asked_for_it() -> None:
     queue.add("a")
     await asyncio.sleep(1)
     assert seen == ["nobody"]
+
+
+async def test_how_late_work_begins_and_what_is_tried_again_is_told() -> None:
+    late, failed, errors = [], [], [OSError("no"), OSError("no")]
+    loop = asyncio.get_running_loop()
+
+    async def work(_: str) -> None:
+        await asyncio.sleep(2)
+        if errors:
+            raise errors.pop()
+
+    queue = WorkQueue(work)
+    queue.began, queue.failed = late.append, lambda: failed.append(loop.time())
+    queue.add("a", 5.0)
+    await asyncio.sleep(6)
+    queue.add("a")  # a second before the first is done
+    await asyncio.sleep(60)
+    assert len(failed) == 2
+    assert late == [pytest.approx(0, abs=0.01), pytest.approx(1, abs=0.25), pytest.approx(0, abs=0.01)]

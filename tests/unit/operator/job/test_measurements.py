@@ -7,7 +7,8 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.rendezvous import Clocks, Spec
+from elasticjob.rendezvous import Clocks, Spec, State
+from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.measurements import Measurement, Metric, Times, measure
 from elasticjob_operator.job.network import Network
@@ -15,7 +16,7 @@ from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
 from support.operator_objects import job
-from support.statuses import NOW, status
+from support.statuses import NOW, report, status
 
 
 class Led(JobOnPaper):
@@ -243,6 +244,23 @@ def test_restarts_and_the_end_are_counted_once() -> None:
     assert world.sums()[Metric.RESTARTS, ""] == 2
     assert world.sums()[Metric.JOBS_ENDED, "Failed"] == 1
     assert (Metric.TRAINED, "") not in world.sums()
+
+
+@pytest.mark.parametrize(("outcome", "phase"), [("Complete", "Complete"), ("RendezvousTimeout", "Failed")])
+def test_how_long_a_job_has_lasted_is_told_at_its_end_alone(outcome: str, phase: str) -> None:
+    began, now = "2026-01-02T03:04:05Z", "2026-01-03T03:04:06Z"
+    ended = State(clocks=Clocks(opened=0, formed=0), phase=RendezvousPhase.CLOSED, outcome=Outcome(outcome))
+
+    def lasted(before: ElasticJobStatus) -> list[Measurement]:
+        made = report(ended, before, now=now)
+        found, _ = measure(made, ended.clocks, Times(0.0), 1.0, None)
+        return [one for one in found if one.metric is Metric.LASTED]
+
+    started = ElasticJobStatus(start_time=began)
+    assert lasted(started) == [Measurement(Metric.LASTED, 86401.0, phase)]
+    assert lasted(ElasticJobStatus()) == [], "it was never active"
+    told = started.model_copy(update={"rendezvous": started.rendezvous.model_copy(update={"outcome": ended.outcome})})
+    assert lasted(told) == []
 
 
 def test_reasons_of_events_are_counted_as_they_were_announced() -> None:

@@ -24,12 +24,14 @@ from elasticjob_operator.job.quota import (
     There,
     allowance,
     allowed,
+    assigned,
     explained,
     need_of,
     plan,
     share_of,
     there_of,
 )
+from elasticjob_operator.objects.admitted import of_check
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import Ask, ask_of, render_workload
 from support.operator_objects import Object, job
@@ -53,6 +55,37 @@ NEEDS_FOUR = Need(4, 2)
 def share(number: int, workers: int, least: int | None = None, **fields: Any) -> Share:
     ask = QUEUE._replace(workers=workers, least=workers if least is None else least)
     return Share(number, f"uid-{number}", ask, **fields)
+
+
+def test_a_new_pod_takes_quota_where_most_is_left() -> None:
+    shares = (share(0, 3, held=2), share(1, 3, held=3), share(2, 1), share(3, 2, held=2, lost=True))
+    assert assigned(shares, [], 5) == [1, 0, 1, 0, 1]
+    assert assigned(shares, [0, 1, 1, 1], 1) == [0], "as for who has lost a pod"
+    assert assigned(shares, [0, 0, 1, 1, 1], 1) == [0], "beyond all quota, as beside one whose node is about to go"
+    assert assigned(shares, [3, 7], 1) == [1], "what others use does not count"
+    assert assigned(shares[2:], [], 1) == []
+
+
+def test_what_was_assigned_is_read_for_the_workers_alone() -> None:
+    update = {"name": "workers", "nodeSelector": {"rack": "7"}}
+    status = {
+        "admission": {
+            "podSetAssignments": [
+                {"name": "others", "flavors": {"cpu": "none"}},
+                {"name": "workers", "count": 2, "flavors": {"pods": "spot", "cpu": "any", "memory": "any"}},
+            ]
+        },
+        "admissionChecks": [
+            {"name": "machines", "podSetUpdates": [update, {"name": "others", "nodeSelector": {"rack": "8"}}]},
+            {"name": "waits"},
+        ],
+    }
+    workload = render_workload(job(), FOUR, SidecarImage("s", "Never"), 0, QUEUE._replace(workers=2, least=2), 10)
+    workload["metadata"]["uid"] = "x"
+    found = share_of(workload | {"status": status}, job(), template_hash(FOUR))
+    assert found is not None
+    assert found.flavors == ("any", "spot")
+    assert found.checks == (of_check("machines", update),)
 
 
 def test_a_new_job_asks_for_all_and_makes_no_pod() -> None:

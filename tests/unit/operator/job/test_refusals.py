@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -14,11 +13,12 @@ from elasticjob.reading.waits import Reason
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
-from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.actions.worker_pods import GOING_SECONDS, WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
 from elasticjob_operator.job.refusals import Refusal as Told
+from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -119,7 +119,8 @@ class TestWorkerPods:
         return [call.body["metadata"]["name"] for call in self.server.calls if call.method == "POST"]
 
     async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> Outcome:
-        return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), pod_keys(*indices))
+        wanted = ElasticJobSpec.parse(job(**spec)["spec"])
+        return await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(*indices)))
 
     @pytest.mark.parametrize(
         ("refused", "sentence"),
@@ -175,32 +176,32 @@ class TestWorkerPods:
         assert pods.refusal is None
 
     @pytest.mark.parametrize(
-        ("changes", "words"),
+        ("changes", "words", "taken"),
         [
-            ({"ownerReferences": [{"uid": "another"}]}, "is not of this job: delete it"),
-            ({"labels": {}}, "is not of this job: delete it"),
-            ({"labels": {"elasticjob.io/job": "other"}}, "is not of this job: delete it"),
-            ({"ownerReferences": [{"uid": "another"}], "deletionTimestamp": "now"}, ""),
-            (
-                {"deletionTimestamp": "2026-01-01T00:00:00Z"},
-                "gone since 2026-01-01T00:00:00Z, and its node does not end",
-            ),
-            (
-                {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.io/held"]},
-                "gone since 2026-01-01T00:00:00Z, and its finalizers keep it: a.io/held",
-            ),
-            ({}, ""),
+            ({"ownerReferences": []}, "", [True]),
+            ({"ownerReferences": [], "labels": {}}, "", [True]),
+            ({"ownerReferences": [{"uid": "another"}]}, "is not of this job: if it is there in 60 s", [False, True]),
+            ({"labels": {"elasticjob.io/job": "other"}}, "is not of this job: if it is there in 60 s", [False, True]),
+            ({"ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "", [False, True]),
+            ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "", [False, False]),
+            ({}, "", [False, False]),
         ],
-        ids=["another owner", "no label", "another label", "on its way out", "overdue", "kept", "ours"],
+        ids=["left behind", "no label", "another owner", "another label", "on its way out", "ours, going", "ours"],
     )
-    async def test_who_has_taken_a_name_is_told_at_the_first_refusal(self, changes: Object, words: str) -> None:
+    async def test_a_name_that_another_pod_has_is_waited_for_as_long_as_that_may_go(
+        self, changes: Object, words: str, taken: list[bool]
+    ) -> None:
         pods = self.pods()
         other = pod()
         other["metadata"] |= changes
-        if changes.get("deletionTimestamp") == "now":
-            other["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.server.objects["pods/digits-0-0"] = other
-        await self.create(pods, 0)
+        seen = []
+        for _ in taken:
+            again = await self.create(pods, 0)
+            seen.append(pods.taken == {(0, 0)})
+            assert not seen[-1] or again == LookAgain(0.0), "the status is to have another number at once"
+            await asyncio.sleep(GOING_SECONDS)
+        assert seen == taken
         assert [(words in one, "digits-0-0" in one) for one in self.announced] == ([(True, True)] if words else [])
 
     async def test_a_pod_without_the_sidecar_of_the_job_is_not_ours_whatever_it_claims(self) -> None:
@@ -209,6 +210,13 @@ class TestWorkerPods:
         self.server.objects["pods/digits-0-0"] = other
         await self.create(pods, 0)
         assert "is not of this job" in self.announced[0]
+
+    async def test_a_pod_whose_quota_wants_other_nodes_than_the_template_is_not_made(self) -> None:
+        pods, wanted = self.pods(), ElasticJobSpec.parse(job()["spec"])
+        given = {(0, 0): Admitted("digits-0", problem="they differ")}
+        await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(0)), admissions=given)
+        assert self.announced == ["Warning CreateFailed: worker 0: they differ"]
+        assert self.asked == []
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
         pods = self.pods(refusal(409, "Operation cannot be fulfilled on resourcequotas"))

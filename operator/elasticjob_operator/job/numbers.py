@@ -1,0 +1,27 @@
+"""The numbers of pods that are to be made: another where a pod that is none of the job's keeps the name. Pure.
+
+Such a pod is left behind by `kubectl delete --cascade=orphan`, or made by hand. It is not the operator's to delete, and
+cannot be adopted: its sidecar serves the job that it was made for.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from elasticjob.rendezvous import Decision, Spec, Worker, pods_to_create
+from elasticjob.rendezvous.model import PodKey
+
+
+def renumbered(
+    bounds: Spec, decision: Decision, workers: Collection[Worker], taken: Collection[PodKey], now: float
+) -> Decision:
+    """With the next free number for each pod that is to be made by `now` and whose own is among those `taken`."""
+    if not taken:
+        return decision
+    state, found = decision.state, dict[int, int]()
+    for index, number in pods_to_create(bounds, state, workers, now):
+        free = number
+        while (index, free) in taken:
+            free += 1
+        if free != number:
+            found[index] = free
+    return replace(decision, state=replace(state, replacements={**state.replacements, **found})) if found else decision

@@ -1,0 +1,92 @@
+"""What Kueue's admission of a Workload adds to the pods that take its quota, as Kueue's own integrations do. Pure.
+
+Flavors bring node labels and tolerations, admission checks what they like. None may change what the template says:
+where the two differ the pod cannot be made, and the sentence says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from elasticjob.objects import Object
+
+# as the API names them, in a flavor or an update of a check, and in the template
+PLACES = (
+    ("labels", "metadata.labels"),
+    ("annotations", "metadata.annotations"),
+    ("nodeSelector", "spec.nodeSelector"),
+)
+
+
+class Update(NamedTuple):
+    """Of whom it comes, as "the ResourceFlavor spot", and what is added; of labels, annotations and node selector by
+    these names."""
+
+    whose: str
+    words: Mapping[str, Mapping[str, str]]
+    tolerations: tuple[Object, ...] = ()
+
+
+class Admitted(NamedTuple):
+    """What is added to a pod that takes quota of the Workload of that name; `problem`: why no such pod can be made."""
+
+    workload: str
+    words: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    tolerations: tuple[Object, ...] = ()
+    problem: str = ""
+
+
+def of_flavor(name: str, spec: Object) -> Update:
+    words = {"nodeSelector": dict(spec.get("nodeLabels") or {})}
+    return Update(f"the ResourceFlavor {name}", words, tuple(spec.get("tolerations") or ()))
+
+
+def of_check(name: str, update: Object) -> Update:
+    words = {field: dict(update.get(field) or {}) for field, _ in PLACES}
+    return Update(f"the admission check {name}", words, tuple(update.get("tolerations") or ()))
+
+
+def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update], template: Object) -> Admitted:
+    """Of flavors that differ the first counts, as to Kueue; what a check says must fit to all else."""
+    words: dict[str, dict[str, str]] = {field: {} for field, _ in PLACES}
+    whose: dict[tuple[str, str], str] = {}
+    tolerations: list[Object] = []
+    given = {field: _given(template, path) for field, path in PLACES}
+    for may_differ, updates in ((True, flavors), (False, checks)):
+        for update in updates:
+            for field, path in PLACES:
+                for key, value in update.words.get(field, {}).items():
+                    known = given[field].get(key, value)
+                    if known != value:
+                        return Admitted(workload, problem=_differs(f"spec.template.{path}", update, key, value, known))
+                    known = words[field].setdefault(key, value)
+                    by = whose.setdefault((field, key), update.whose)
+                    if known != value and not may_differ:
+                        return Admitted(workload, problem=_differs(f"the {field} of {by}", update, key, value, known))
+            tolerations += [one for one in update.tolerations if one not in tolerations]
+    return Admitted(workload, words, tuple(tolerations))
+
+
+def add(template: Object, given: Admitted) -> None:
+    """To the template of one pod."""
+    meta, pod = dict(template.get("metadata") or {}), template["spec"]
+    template["metadata"] = meta
+    for field, into in (("labels", meta), ("annotations", meta), ("nodeSelector", pod)):
+        if added := given.words.get(field):
+            into[field] = {**added, **(into.get(field) or {})}
+    there = pod.get("tolerations") or []
+    if added_tolerations := [one for one in given.tolerations if one not in there]:
+        pod["tolerations"] = [*there, *added_tolerations]
+
+
+def _given(template: Object, path: str) -> Mapping[str, str]:
+    first, second = path.split(".")
+    found: Mapping[str, str] = (template.get(first) or {}).get(second) or {}
+    return found
+
+
+def _differs(where: str, update: Update, key: str, value: str, known: str) -> str:
+    return (
+        f"{update.whose}, by which Kueue has admitted the job, wants {key}={value}, and {where} says {key}={known}: "
+        "change the template, or the queue"
+    )

@@ -1,0 +1,73 @@
+"""A job's PodDisruptionBudget: nobody is evicted who is not to be, and no alert of the cluster's own is met."""
+
+import time
+from collections.abc import Callable
+
+from e2e.job import STARTED_SECONDS, Job
+from e2e.kube import wait_until
+from e2e.test_drain import evicted
+from elasticjob_operator.job.min_available import SETTLE_SECONDS
+from support.stock_alerts import of_budgets, of_pods
+
+SEEN_SECONDS = 60  # by when what a job's start or a pod's loss brings about is over; each alert waits 15 minutes
+REST_SECONDS = 3  # for which a job is looked at that trains
+REFUSED = "429 TooManyRequests"
+
+
+def alerts(job: Job) -> list[tuple[str, str]]:
+    """The stock alerts whose condition is met now."""
+    return [*of_pods(job.namespace.list("pods")), *of_budgets(job.namespace.list("poddisruptionbudgets"))]
+
+
+def wait_for_peace(job: Job) -> None:
+    wait_until("no alert's condition to be met", lambda: not alerts(job), SEEN_SECONDS, lambda: alerts(job))
+
+
+def test_no_alert_of_the_clusters_own_is_met_by_a_job_that_starts_trains_loses_a_pod_and_ends(job: Job) -> None:
+    job.apply(replicas=2, spareReplicas=1)
+    job.wait_for_round(2)
+    job.wait_for_spare()
+    job.wait_for_protection(3)
+    wait_for_peace(job)
+    for _ in range(REST_SECONDS):
+        assert not alerts(job)
+        time.sleep(1)
+    last = job.rounds()[-1]
+    job.delete_pod(job.pod(1))
+    job.wait_for_round(2, after=last)
+    job.wait_for_spare()
+    job.wait_for_protection(3)
+    wait_for_peace(job)
+    job.finish_training()
+    job.wait_for_condition("Complete")
+    job.wait_for_the_end_of_all_pods()
+    wait_for_peace(job)
+
+
+def test_nobody_is_evicted_while_the_budget_follows_the_pods(job: Job) -> None:
+    """Neither members nor spares, while pods come and go; and a while later it keeps no more than there are."""
+    job.apply(replicas=2, spareReplicas=1)
+    job.wait_for_round(2)
+    job.wait_for_spare()
+    job.wait_for_protection(3)
+    assert [evicted(job, pod) for pod in job.pods().values()] == [REFUSED] * 3
+    stays, goes = job.member_pods()
+
+    def all_refused(until: Callable[[], bool], seconds: float) -> None:
+        """Whichever pod is tried, the same number is asked."""
+
+        def met() -> bool:
+            assert evicted(job, stays) == REFUSED
+            return until()
+
+        wait_until("the budget to follow", met, seconds, job.budget)
+
+    job.scale(3)
+    all_refused(lambda: minimum(job) >= 4, STARTED_SECONDS)
+    job.delete_pod(goes)
+    job.scale(2)
+    all_refused(lambda: minimum(job) == 3, 2 * SETTLE_SECONDS + STARTED_SECONDS)
+
+
+def minimum(job: Job) -> int:
+    return int(job.budget()["spec"]["minAvailable"])

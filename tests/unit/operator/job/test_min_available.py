@@ -1,0 +1,46 @@
+"""Of how many pods the budget says that they have to stay: never fewer than can be ready."""
+
+from typing import Any
+
+import pytest
+
+from elasticjob.reading import Pod
+from elasticjob_operator.job.min_available import SETTLE_SECONDS, MinAvailable, that_may_be_ready
+from support.operator_objects import JOB_UID, pod
+
+GOING = "2026-01-02T03:04:05Z"
+
+
+def test_it_grows_at_once_and_falls_when_fewer_have_been_there_for_a_while() -> None:
+    least = MinAvailable()
+    seen = []
+    for now, there in ((0.0, 2), (1.0, 3), (2.0, 2), (SETTLE_SECONDS, 2), (1.0 + SETTLE_SECONDS, 2)):
+        least = least.following(there, now)
+        seen.append(least.pods)
+    assert seen == [2, 3, 3, 3, 2]
+
+
+def test_the_wait_begins_anew_when_as_many_were_there_again() -> None:
+    """As of a job whose pods go and come: nothing is written for each."""
+    least = MinAvailable().following(3, 0.0).following(2, 1.0).following(3, 50.0)
+    assert least.following(2, SETTLE_SECONDS).pods == 3
+    assert least.settles_in(2, 70.0) == pytest.approx(50.0 + SETTLE_SECONDS - 70.0)
+    assert least.settles_in(3, 70.0) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"phase": "Pending"}, True),
+        ({"phase": "Succeeded"}, False),
+        ({"phase": "Failed"}, False),
+        ({"deletionTimestamp": GOING}, False),
+        ({"ownerReferences": []}, True),
+        ({"uid": "an earlier job's"}, False),
+    ],
+)
+def test_what_can_be_ready_counts_whoever_owns_it_and_no_other_jobs(changes: dict[str, Any], counts: bool) -> None:
+    body = pod(0, phase=changes.get("phase", "Running"))
+    body["metadata"] |= {key: value for key, value in changes.items() if key not in ("phase", "uid")}
+    assert that_may_be_ready([Pod.read(body)], changes.get("uid", JOB_UID)) == counts
