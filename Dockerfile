@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The images of ElasticJob: targets `operator` and `sidecar`. Both run Debian's Python with locked dependencies
 # in /opt/venv, as user 65532, on a read-only root. Only steps that every builder knows are used.
 FROM debian:trixie-slim AS python

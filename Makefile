@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every target makes what it needs on a fresh machine. Slow things are kept in ~/.cache/elasticjob (ELASTICJOB_CACHE).
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Elastic training by plain torchrun and its c10d rendezvous on Kubernetes, set up as well as we know how.
 
 The trainer's image, script and checkpoints are those of our own tests. Each choice is the best known for c10d:

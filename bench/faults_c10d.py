@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What plain torchrun with its c10d rendezvous makes of some of the events of `make faults`: the same table.
 
     python bench/faults_c10d.py                 all events, in both setups

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a join costs the API server, by how it is written: its processor time for each of N writes.
 
     python bench/joins.py --workers 50 --runs 24

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lines of a large round cost rank 0's sidecar: processor time, memory, and how long they take to come up.
 
     python bench/lines.py [--workers 1024] [--seconds 30]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the trainers of a namespace's pods printed in all of their lives, also in pods that are gone by now."""
 
 import shutil

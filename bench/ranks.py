@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many neighbours of a ring are in another zone or rack, with and without `spec.rankOrder`, as nodes are lost.
 
     python bench/ranks.py [--workers 1024] [--racks 32] [--zones 4] [--losses 300] [--seed 0]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one sidecar takes in its container: memory and CPU as the kernel counts them, and how soon it is ready.
 
     python bench/sidecar_container.py [--workers 3] [--seconds 20]

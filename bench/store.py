@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The round's store through the tunnel beside a direct TCPStore: how long a call takes, and how many a second.
 
 `make bench-store` runs it. The server is a process, as rank 0's agent is one, and so are both sidecars together, which

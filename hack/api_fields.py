@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of `docs/fields.md`: each field of the CRDs, from the CRDs themselves.
 
 What a field is for is written in `elasticjob.api`, and reaches the CRDs by hack/crds.py; nothing is added here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the table of values in charts/elasticjob/README.md from the comments of values.yaml.
 
     python hack/chart_readme.py            writes it

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests/contract once with each torch of locks/, and says at the end how each went.
 #   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions
 set -euo pipefail

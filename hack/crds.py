@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the CRDs in `crds/` from the models of `elasticjob.api`.
 
     python hack/crds.py            writes them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the parts of the documents that repeat the code, between their markers.
 
     python hack/docs.py            writes them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the site's generator needs to read pages that were written for GitHub: mkdocs.yml names this as a hook.
 
 The pages are CommonMark, and link to files of the whole repository. Python-Markdown, which mkdocs uses, nests lists by

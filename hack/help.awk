@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `make help` shows of a Makefile: see the lines above that target.
 BEGIN { FS = ":.*##[*]? "; if (!all) print "Every day:" }
 /^##@ / { group = substr($0, 5); if (!(group in names)) order[++groups] = group }

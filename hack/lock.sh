@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Writes the locks anew: versions and hashes of everything that CI and the images install, and no index
 # addresses. Existing versions are kept unless --upgrade is given.
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes config/elasticjob.yaml, which installs ElasticJob without Helm, from the chart and its default values.
 
     python hack/plain_manifest.py            writes it

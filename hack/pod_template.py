@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes hack/pod_template.json, the schema of a pod template, from the OpenAPI of an API server.
 
     python hack/pod_template.py            writes it

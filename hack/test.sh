@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All that CI runs. Parts that wait for other programs run one after the other, those joined by `+` together, and print
 # as they go. Beside them, in what they leave of the processors, runs what only computes; its output is shown whole. The
 # first that fails ends all.

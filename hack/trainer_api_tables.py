@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of `docs/trainer-api.md`: each call with its fields, the refusals, the limits.
 
 What a field is for and what it may be is written in `elasticjob_torch.wire`.

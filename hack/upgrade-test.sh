@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From an older version to this one, back, forward again and away, under a job that trains: tests/e2e/upgrade.py.
 #   upgrade-test.sh [REF]     the older version, as git names it; without one the newest release before this commit
 # It is built from a checkout of its own, which goes afterwards. Whatever happens, the cluster has this checkout's

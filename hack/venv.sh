@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the development environment from locks/dev.txt and prints its path. It holds no project code: the
 # checkout's folders are on PYTHONPATH, so one environment serves every clone with the same lock.
 #   venv.sh [LOCK]     another lock makes another environment: release has what builds a release

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command in a container of the pods' base image, with one torch and the development environment in
 # one interpreter: what the contract tests and the benchmarks need, whatever Python this machine has.
 #   with-torch.sh LOCK COMMAND...     LOCK: digits, torch-2.6, ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For every run of tests: says at the end which tests took longest, and how long each file took."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python imports this at its start: it keeps a training process's exception, has it write its stacks when its agent
 asks, then makes room for the one it hides.
 

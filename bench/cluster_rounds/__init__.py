@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The digits job on a cluster: from a kubectl command to the new group's training, ElasticJob beside torch's c10d.
 
     __main__.py    events, runs, progress

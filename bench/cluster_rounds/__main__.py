@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m cluster_rounds`: measures, prints the table, writes build/bench-c10d-cluster.json.
 
 Each run of an event takes all sides, one after the other, each with a job of its own. An interrupt (Ctrl-C) ends it

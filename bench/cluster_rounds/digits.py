@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The digits job of `make demo`, as an ElasticJob and as a StatefulSet whose torchrun uses its own c10d rendezvous.
 
 Both have the pod template of examples/digits, with the demo's changes for the local cluster: same image, script,

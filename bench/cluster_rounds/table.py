@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures and what is made of them. None is a run whose new group did not train before the deadline."""
 
 import json

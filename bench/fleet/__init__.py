@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One operator with many jobs: its memory, its take-overs, and what it costs at rest (`make bench-fleet`).
 
 __main__.py    the phases of a measurement, in their order

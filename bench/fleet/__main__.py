@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m fleet`: one operator with many jobs; writes build/bench-fleet.json (the figures: `fleet.figures`).
 
 The API server and etcd are real, and so is the operator's process; jobs, pods and records are objects that processes of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One row of build/bench-fleet.json, and the table of all rows."""
 
 from collections.abc import Sequence

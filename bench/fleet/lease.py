@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark's own hold on the operators' Lease: while it has it, the operator stands by."""
 
 import asyncio

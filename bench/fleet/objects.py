@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of a fleet, as the operator, a kubelet of Kubernetes 1.35 and the sidecars write them. Pure."""
 
 import time

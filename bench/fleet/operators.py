@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's process with the chart's memory limit, and what it and the kernel say of it.
 
 With a Docker daemon it is the project's own image in a container, which is killed beyond the limit. Without one it is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """etcd and the API server for a fleet, and what they take. There are no nodes, controllers or schedulers."""
 
 import re

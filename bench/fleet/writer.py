@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that writes what some jobs' users, kubelets and sidecars would, over connections of its own."""
 
 import asyncio

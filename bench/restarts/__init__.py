@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seconds from a change of the group to the first training step of the new one: warm, fresh, and with torch's c10d.
 
     __main__.py    sides, runs, progress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m restarts`: measures, prints the table, writes build/bench-restart.json after each run.
 
 The sides follow each other, each with a job of its own; `causes` says what happens to which. An interrupt (Ctrl-C) ends

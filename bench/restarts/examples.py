@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The other examples as sides: scripts of frameworks, with all that these import, tqdm among it.
 
 Their scripts tell no first step of each process. Rank 0's word that it has started is taken for it: it comes when the

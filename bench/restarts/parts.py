@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first step of a new group, and where the time before it went: from the logs of its members, whatever the side.
 
 Parts follow each other and add up to the whole. Each ends when the last of those whom it concerns is through:

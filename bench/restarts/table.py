@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of all runs, their table, and build/bench-restart.json."""
 
 import json

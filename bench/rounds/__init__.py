@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a round takes: ElasticJob, torch's c10d, and the floor under both, in one run on one machine.
 
     __main__.py    sizes, runs, the table and build/bench.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rounds`: measures, prints the table, writes build/bench.json."""
 
 import argparse

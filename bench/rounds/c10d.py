@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's own c10d rendezvous: one process with the store, a few with the agents' handlers."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A child process that is told what to do by JSON lines on its standard input, and answers each in one line."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job costs while nothing happens to it, as the kernel and the API server count it over a window."""
 
 import asyncio

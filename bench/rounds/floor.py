@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The floor: what a round's writes and deliveries take when nobody decides anything.
 
 One asyncio client writes a join into N ElasticWorkers, as their sidecars would, and an ElasticJob's status, which N

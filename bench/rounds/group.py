@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group of agents, spread over processes of handlers, and what it is asked to do together."""
 
 import time

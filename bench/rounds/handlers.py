@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process of many agents' rendezvous handlers, each in a thread of its own, as torch's agent uses them.
 
 Knows no backend: torch makes the handlers from the same parameters that torchrun would give it.

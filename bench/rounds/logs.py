@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the benchmark's processes print, each into a file of its own: torch's C++ traces would bury the progress."""
 
 import functools

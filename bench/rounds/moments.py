@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When each step of a round happens, in processes that run the real code: `note_sidecar` and `note_operator` wrap it.
 
     python -m rounds.moments FILE OPTION...     the operator with its options, its moments in FILE

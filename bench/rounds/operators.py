@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's own process, for the benchmark's namespace only, while the installed one rests."""
 
 import asyncio

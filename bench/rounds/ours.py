@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob on the kind cluster: its real API server and etcd, the real operator process, sidecars and handlers.
 
 Its pods are objects only: they name a scheduler that does not exist, so no kubelet has them, and this module writes

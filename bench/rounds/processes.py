@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of the benchmark: the operator, and as many with handlers or sidecars as so many agents need."""
 
 import contextlib

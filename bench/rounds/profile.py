@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rounds.profile`: where the time of a round goes, step by step, in one job of each size."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Says on standard error what is being measured, and how far it is."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process of many sidecars, each as in its pod, but at a loopback address of its own and with its pod's token."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rounds.silence`: seconds until all others are told that a worker's sidecar stands still, by the size of
 the group; writes build/bench-silence.json.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rounds.steady`: what a job costs while nothing happens to it, by its size; writes build/bench-steady.json.
 
 Real operator process, API server, sidecars and handlers, as in the benchmark of rounds; the row of 0 workers is what

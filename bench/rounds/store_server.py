@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that serves c10d's store, as the agent on the endpoint's host does. Prints its port."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kubectl elasticjob`, and how what goes wrong is told: a sentence, and an exit code.
 
 A command's modules are imported when it is called.

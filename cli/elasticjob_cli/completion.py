@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion in shells: for `kubectl-elasticjob` itself by click's scripts, for `kubectl elasticjob` as kubectl asks.
 
 kubectl runs `kubectl_complete-elasticjob` with the words so far, the last one to be completed, and reads one

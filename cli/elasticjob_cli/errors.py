@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong for people: a sentence, and the exit code that docs/cli.md tells of."""
 
 from enum import IntEnum

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server refuses of an ElasticJob by its schema: a malformed template, and changes at the wrong time."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob as input of the state machine: the limits in its spec, and the state in its status."""
 
 from elasticjob.blockers import Admitted

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Kubernetes API `elasticjob.io/v1alpha1`. With `spec`, `status` and `fields` it is the source of the CRDs in
 `crds/`; import all of the API from here.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a job from its full size, as its status says it: each cause as data, and the quota of a gang."""
 
 from typing import Annotated

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How sidecars authenticate each other: by certificates, which are published in the workers' records."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bound on unauthenticated connections that a flood cannot turn against other callers."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`spec.podFailurePolicy` and its CEL rules, in the shape of batch/v1's. The operator evaluates it."""
 
 from typing import Annotated, Any, Literal

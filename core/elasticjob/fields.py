@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types and bounds of the API's fields.
 
 A number out of bounds is refused. Text for people is cut and made printable instead: it quotes what others wrote, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server of health and metrics pages for operator and sidecar. Anyone may call it, and no caller can exhaust it.
 
 It supports the part of HTTP that the kubelet and Prometheus need: one GET per connection, answered and closed. A caller

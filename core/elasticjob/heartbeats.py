@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The times of the failure detector, for a group of any size. All are seconds.
 
 From one round to the next each sidecar has a heartbeat link to rank 0's sidecar, with heartbeats in both directions. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has happened to a job, as its status keeps it: rounds that were formed, nodes on which workers failed."""
 
 from pydantic import Field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Indices of workers as a status names them: `0-4 7 9-12`. The standard library only."""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The logs of operator and sidecar: text for people, or one JSON object per line for log collectors.
 
 Context (job, round, worker) is noted once, and then appears in every JSON line of the same task and of the tasks it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members of the rendezvous, and their compact form in a status. A member is one life of one worker's sidecar.
 
 `0-4/9f3c01d2.0 5/77ab4e10.0 6-1023/9f3c01d2.0`: a thousand members take a few words, one per run of indices with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of the API server as parsed JSON. Only the models validate them."""
 
 from typing import Any, TypeAlias

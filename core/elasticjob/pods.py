@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names that the operator sets in a worker's pod, and the wording of kubelet and scheduler. Pure."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the API's types are read from and written as JSON, and how CEL rules are added to their schema."""
 
 from collections.abc import Mapping, Sized

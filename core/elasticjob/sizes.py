@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allowed sizes of a round, as a user sets them, in Python and in CEL."""
 
 from typing import Annotated

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The spec of an ElasticJob, with its defaults and its CEL rules."""
 
 from typing import Annotated, Any, Literal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of an ElasticJob, with the agreed state of its rendezvous. The operator writes it."""
 
 from typing import Annotated, Literal

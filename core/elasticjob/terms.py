@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words that the API objects and the state machine share."""
 
 from enum import StrEnum

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timing of the rendezvous, `spec.rendezvous`, with its defaults and its CEL rules."""
 
 from typing import Annotated

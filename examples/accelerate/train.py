@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small network with Hugging Face Accelerate, with any number of workers.
 
 Whenever the group of workers changes, this script is started again in every worker with the same command line, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small network on scikit-learn's handwritten digits, with any number of workers.
 
 Started by torchrun. Whenever the group of workers changes, torchrun starts this script again in every worker

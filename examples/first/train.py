@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line to random points, with any number of workers: just enough to see workers come and go.
 
 Whenever the group of workers changes, torchrun starts this script again in every worker, and it goes on from the last

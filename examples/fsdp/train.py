@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small network with FSDP, and save it by torch's distributed checkpoints, with any number of workers.
 
 Each process holds a part of the parameters and of the optimizer's state, and saves that part. After the group has

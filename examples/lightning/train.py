@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small network with PyTorch Lightning, with any number of workers.
 
 Whenever the group of workers changes, torchrun starts this script again in every worker with the same command line,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a small language model with the Trainer of Hugging Face Transformers, with any number of workers.
 
 The model is made here with random weights and learns to count. Whenever the group of workers changes, torchrun starts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make check`: ruff, mypy and the unit tests of what changed, within a minute.
 
     python -m hack.check [--since COMMIT] [--seconds 60]

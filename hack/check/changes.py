@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changed since a commit, as git tells it: files with their texts before and now."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which tests are worth running after a change, the nearest first.
 
 A test file is a candidate if it uses a changed file. Of its tests, those are left out of which the record knows that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that runs the tests of a choice, the nearest first, of equally near ones the quick ones, in a time.
 
 pytest-xdist's workers take the tests in their order, so that all of them stop at about the same one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Python file as the functions it defines: what changed between two texts, and in which function a line stands.
 
 Functions go by qualified name, as `Class.method`, so that they are found again when lines move. What is defined inside

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the unit tests under coverage.py: prints which part of the product's lines they run, and keeps the record.
 
     python -m hack.check.measure [PYTEST'S OPTION...]

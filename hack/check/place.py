@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the files of `make check` are."""
 
 import os

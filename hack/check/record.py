@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the unit tests ran when they were last measured: which test runs which function.
 
 `make coverage` writes the record and keeps it beside the other slow things, for all clones. It may be older than the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that measures which test runs which lines, how long it takes, and whether it starts processes.
 
 Each process of pytest-xdist writes a data file of coverage.py, whose contexts are the tests, and a file of the rest.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make check` starts: ruff and mypy beside the tests, and pytest with the tests that were chosen."""
 
 import json

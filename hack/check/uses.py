@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which file uses which: Python's imports, conftest.py, and files that a text names.
 
 grimp reads the imports of packages. Files of no package (most tests, the scripts of hack/) are read here, as are those

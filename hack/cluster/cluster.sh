@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the local cluster be there and healthy, from whatever is left: nothing, stopped containers, a running one.
 # The node image and kind have to be there; up.sh sees to that.
 #   cluster.sh --check     only says by its exit code whether there is one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The demo's trainer image on the local cluster. torch is not in it: the nodes mount one copy at /opt/torch
 # (torch.sh), which saves minutes of loading and gigabytes of disk. examples/digits/Dockerfile is the image
 # for any other cluster; both hold the same /app/train.py.

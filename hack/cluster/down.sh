@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Deletes the cluster and its checkpoints. What is slow to make again stays: the node image, the torch
 # directory, the tools, the virtual environment. `down.sh all` removes those as well.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes a Docker engine answer. Does nothing where one already does (a laptop, a hosted runner).
 #
 # On Debian as root it installs docker.io and starts dockerd. Where the machine's capability bounding set

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Names, versions and paths of the local cluster; every script beside it sources this file.
 # Everything slow to make is kept outside of the checkout, so a fresh clone finds it again.
 # A shell that people type in may source it too, so it sets no option of the shell.

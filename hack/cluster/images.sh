@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the project's images and loads those that changed into the nodes.
 #   images.sh [build | load]         both when none is named
 #   images.sh previous CHECKOUT      both for operator and sidecar of another version, tagged `previous`

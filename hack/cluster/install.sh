@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs or upgrades ElasticJob in the local cluster from charts/elasticjob.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The images that the cluster is made of: debian:trixie-slim and kindest/node.
 #
 # They are pulled where a registry answers. Elsewhere both are built from package registries alone: Debian's,

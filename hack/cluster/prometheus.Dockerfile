@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Prometheus and promtool, as Debian packages them, for the tests of the metrics, the alerts and the dashboard.
 FROM debian:trixie-slim
 WORKDIR /tmp/packages

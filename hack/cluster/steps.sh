@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Does the steps of a set-up at once, as far as each has what it needs, and says how far they are.
 #
 #   step NAME SECONDS "NEEDS..." "TITLE" COMMAND...    SECONDS: what it usually takes on two cores

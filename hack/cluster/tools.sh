@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
 # kube-apiserver, kube-controller-manager and kube-scheduler, for tests without nodes; Prometheus and its adapter, for
 # those of metrics and autoscaling; and Kueue, for those of quotas.

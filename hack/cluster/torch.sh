@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The Python environments that containers mount at /opt/torch, one for each torch; and, at /opt/dev, what the
 # contract tests need beside it. At /opt/torch/examples, a directory for PYTHONPATH: what the examples need beside
 # the newest torch.

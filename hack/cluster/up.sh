@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes all that a target of the Makefile needs and is not there: what can be done at once is done at once.
 #   up.sh [cluster | images | install | demo | tests | all-tests]    the cluster when none is named; `tests` is `install`,
 #                                                        and what only the cluster's tests use: the oldest torch,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of `make demo` after the set-up: a job that trains on real data while its group of workers changes.
 
 It changes the cluster only by commands that a user would type, and prints them. When something is not as it should

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Trains on the local cluster while the job is scaled up, scaled down and loses a pod, and checks what comes of it.
 # `make demo` makes the cluster and installs ElasticJob first.
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the dist-info directory by which torchrun finds the plug-in of the trainer.
 
     plugin_metadata.py PYPROJECT DIRECTORY

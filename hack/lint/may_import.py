@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An import-linter contract that lists what a package may import.
 
 import-linter's own contracts list what is forbidden, so a new dependency would pass them. This one fails on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CHANGELOG.md, cut into its versions."""
 
 import re

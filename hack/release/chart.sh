@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Packages the chart, whose images are then those of the release, and writes elasticjob.yaml, which installs without Helm.
 #   chart.sh DIRECTORY [REGISTRY]     REGISTRY/elasticjob/operator and .../sidecar; without it as in values.yaml
 set -euo pipefail

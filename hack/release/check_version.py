@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that all files that name the version agree: what a release would otherwise get wrong.
 
 python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml, images in pages

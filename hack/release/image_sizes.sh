@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Prints a table of what the images add to their base, unpacked, and fails when the sidecar's is too much.
 #   image_sizes.sh [PREFIX]     PREFIX/elasticjob/operator and .../sidecar; those built here when none is named
 set -euo pipefail

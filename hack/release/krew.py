@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print krew's manifest of the command line tool, for the archives that krew.sh has made.
 
 python hack/release/krew.py 0.2.0 DIRECTORY --owner OWNER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the command line tool's archives for krew, one for each platform, and the manifest that names them.
 #   krew.sh DIRECTORY WHEELS [OWNER]     WHEELS: what wheels.sh has made; OWNER: whose repository has the release
 # An archive has all packages for each Python that it may meet; Python itself it has not.

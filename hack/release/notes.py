@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print a release's notes: CHANGELOG.md's section of the version, and how to install it.
 
 python hack/release/notes.py 0.2.0 --registry REGISTRY/OWNER [--sizes FILE]     FILE: what image_sizes.sh printed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The distributions of this repository: each pyproject.toml, at the top and in a folder, makes one."""
 
 import tomllib

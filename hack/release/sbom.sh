@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What the images install from locks/, as a CycloneDX SBOM each. Debian's packages are in the SBOM that the release's
 # builder attaches to the images.
 #   sbom.sh DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Adds the documents, as this checkout has them, to the versions of the site, which the branch gh-pages keeps.
 #   site.sh dev          what main has
 #   site.sh X.Y.Z        a release: X.Y, which replaces an earlier patch version's, and `latest`, which the site begins with

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Pushes the packaged chart to a registry that lives as long as this script, pulls it again, and keeps what the registry
 # had as an OCI layout.
 #   try_chart.sh CHART LAYOUT     LAYOUT: a directory that is made anew

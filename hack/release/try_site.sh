@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Publishes the site of main and of two releases in a copy of this checkout, and looks at what the branch has then.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/env.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Install the built wheels as users do, each part into a clean environment, and call what it has.
 
     python hack/release/try_wheels.py DIRECTORY

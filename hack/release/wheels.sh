@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the wheel and the source archive of each distribution.
 #   wheels.sh DIRECTORY
 # With what locks/release.txt has, and from a copy of what git knows: the same commit makes the same wheels.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console script `elasticjob-operator`."""
 
 import asyncio

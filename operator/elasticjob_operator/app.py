@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts the parts together, anew for each term, until a signal says to stop."""
 
 import asyncio

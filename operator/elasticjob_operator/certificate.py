@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The certificate that the metrics are served with: one of a mounted Secret, or one made at the start.
 
 The latter keeps what is said from being overheard, and proves nothing to who asks: it is nobody's. A scraper that

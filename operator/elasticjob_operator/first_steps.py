@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a new leader has come with the jobs that it has taken over: those are done that have had a step."""
 
 from collections.abc import Awaitable, Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Liveness, readiness and metrics over HTTP. A standby is ready too: it could lead at any moment."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the event loop stood still: while one callback runs, nothing else does, the Lease's renewal included."""
 
 import asyncio

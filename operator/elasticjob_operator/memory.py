@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this operator keeps of its jobs between two steps. All of it can be lost."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator counts, for Prometheus. What is counted of a job's steps, `job.measurements` says.
 
 No counter or histogram names a job, a pod or a node: their labels are words of bounded lists.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`/metrics` over TLS, for who shows a token that may read it. Decides nothing itself: `judge` does.
 
 As of the health port, nobody can exhaust it: a caller has five seconds and one of 64 slots, and whoever floods it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line, each flag with its environment variable ELASTICJOB_<FLAG>."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One job at a time: gather what is known, decide, write the status once, then act on pods, then announce.
 
 The status goes first, guarded by its resourceVersion: what a pod is named after is agreed before the pod is made,

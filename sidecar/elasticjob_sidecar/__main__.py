@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`elasticjob-sidecar`: read the configuration, then run. It takes no arguments: the operator sets the environment."""
 
 import asyncio

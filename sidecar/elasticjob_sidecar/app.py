@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connect the sidecar's parts, run them until the pod stops, and leave."""
 
 import asyncio

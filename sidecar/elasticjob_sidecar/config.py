@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's configuration: one model, read once from the environment that the operator sets.
 
 Every error is one sentence that names the variable, for people who start the image by hand.

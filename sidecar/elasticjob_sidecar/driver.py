@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drive the membership state machine: pass inputs to it, and carry out its outputs.
 
 Everything that changes the machine goes through the driver, in the event loop's single thread. After each input it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's pages for the kubelet and Prometheus."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The id of this incarnation of the sidecar: known before the API server answers, and never used before."""
 
 import os

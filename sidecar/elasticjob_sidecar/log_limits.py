@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds on what can fill the log.
 
 `TroubleLog` logs a lasting trouble when it starts, when it changes, once a minute, and when it is over. `LimitedLog`

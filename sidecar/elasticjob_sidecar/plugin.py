@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy the torchrun plug-in for the pod's trainer into a volume that the trainer can only read."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Socket options of every long-lived connection of the sidecar."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the chart puts into a cluster, rendered by helm, as far as an API server without nodes has a use for it."""
 
 from collections.abc import Sequence

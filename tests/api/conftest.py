@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Set-up of the API tests: one control plane without nodes for the whole run, and a namespace for each test."""
 
 import asyncio

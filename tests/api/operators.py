@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator without kopf: what a test shows it stands for a watch's event."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart's policies of pods in force, and users who try them."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API server as a worker's pod may use it."""
 
 from pathlib import Path

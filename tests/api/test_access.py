@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The access of a job's workers, kept with no more rights than the chart gives to the operator."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server refuses of a job, and what it lets pass while no pods are made from it."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second release of the chart beside a first one, as helm and the API server see them."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the last version's chart to this one's and back, object by object, with a job in a round: what an API server
 would refuse of it (a selector or a role reference that has changed, a right that is not given) is refused here."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What values of the chart do to what helm renders; only the notes ask an API server."""
 
 from itertools import pairwise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `kubectl elasticjob` says of what an API server alone can make: refusals, rights, the Lease, wrong arguments.
 
 RECORD_SCENES=1 keeps what was seen of each cause for the unit tests of `why`.

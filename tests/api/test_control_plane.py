@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`support.ControlPlane`: a real API server that comes and goes with its test."""
 
 import os

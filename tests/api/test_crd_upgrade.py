@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart's hook that brings CRDs up to date: with exactly its rights, against a real API server."""
 
 import os

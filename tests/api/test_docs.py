@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documents' commands and manifests against a real API server, without nodes.
 
 The commands of a page are run in its order, on a control plane of their own that has what its reader has by then. What

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The events of a job as kubectl shows them."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server itself keeps of an incarnation: its certificate, whoever writes."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`KubernetesRendezvousBackend` against a real API server, with the rights of the example's Role."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`KubernetesStore` against a real API server: what torch documents of a store, and what a ConfigMap adds."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the last version's sidecars and operator wrote, read by this version's, and what this one writes under its CRDs.
 
 While an upgrade goes on, and after it until their pods end, sidecars of one version work with an operator of the next;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests as charts, GitOps tools and autoscalers leave them, with a real API server and kubectl."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may read the metrics, as a real API server judges it, with exactly the rights that the chart gives."""
 
 import secrets

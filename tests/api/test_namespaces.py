@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator that looks after named namespaces, one of which is not there: the whole process, with its watches."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who the API server says has written an object: metadata.managedFields, as audit logs and `kubectl` show it."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may put a pod into a worker's place: the chart's admission policy, as the API server applies it."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kubectl shows of a job of a thousand workers: an answer that fits a screen, whatever has happened to it."""
 
 import json

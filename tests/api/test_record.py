@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's record under the chart's admission policy: what an administrator takes from it comes back."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cluster refuses of a good template is told, tried again, and forgotten when it has passed."""
 
 import secrets

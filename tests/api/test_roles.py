@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the chart's roles for people let them do. A controller, which is not here, adds them to Kubernetes' own."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user with a single right on pods makes no worker, and gets into one only by a right that Kubernetes has for that.
 
 docs/security.md lists the same rights.

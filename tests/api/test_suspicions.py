@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two real sidecars and a real API server: links, suspects, pings, answers. The job's status is the test's, or
 that of a real operator."""
 

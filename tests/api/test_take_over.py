@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a new leader asks the API server for the jobs of the leader before it."""
 
 import pytest

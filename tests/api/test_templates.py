@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `kubectl apply` refuses of a job's template, and what it takes of what tools write."""
 
 import copy

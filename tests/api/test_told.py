@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator writes of a job that waits, and what it does to the pods of one that has failed. A test is the
 kubelet."""
 

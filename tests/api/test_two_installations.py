@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two installations with Leases of their own look after the same job."""
 
 from api.operators import JOBS, Operators, new_job

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server refuses of both kinds, field by field, and in our own words where a rule is ours."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an elastic agent does with its rendezvous, without training processes: each is one thread of this process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cluster without machines for all contract tests; a failure shows its processes' logs."""
 
 import importlib.util

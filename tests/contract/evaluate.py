@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training process starts by a torchrun of its own: says who it is, and tries to speak for the job."""
 
 import os

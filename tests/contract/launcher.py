@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launcher of its own options on torchrun's parser and agent, as accelerate's `launch` is.
 
 What it has no option for comes from the environment; it always says how many processes and restarts there are to be.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leaves a server behind, in a session of its own, that listens at the port in the file named `port`."""
 
 import subprocess

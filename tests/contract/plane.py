@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client of `contract.cluster`: starts it, tells it what to do, waits for what it shows.
 
 Only the standard library is needed, so that it runs in any trainer's environment.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two real sidecars and the tunnel between them, in a process without torch; a test tells it what to do.
 
 Run as a program it forms a round for each line `{"round": 1, "port": 5000, "late": 0}` that it reads, whose rank 0

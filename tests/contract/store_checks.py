@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One check for each method of `Store`, of a store far from the server and of one near it that sees the same keys."""
 
 import threading

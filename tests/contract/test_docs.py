@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of docs/scripts.md, as they stand there, with real torch."""
 
 import re

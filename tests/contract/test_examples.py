@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/digits: what a worker saves that has missed the end of its round."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every member of torch's rendezvous interface, as this torch has it, with real parts behind it."""
 
 import gc

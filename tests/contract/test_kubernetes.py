@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kubernetes backend with real torch and a real API server: handlers, their stores, and what slows them down."""
 
 import gc

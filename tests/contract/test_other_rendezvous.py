@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launcher in a worker with another rendezvous than the job's, by real torch: it must not train alone."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch's documents promise of a rendezvous, term by term."""
 
 import concurrent.futures

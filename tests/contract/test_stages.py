@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several torchruns of one container: stages of the job, in which all workers take part."""
 
 from collections import Counter

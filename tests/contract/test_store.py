@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole Store API of the running torch through two sidecars, as trainers use it and as the agent does.
 
 What is tried is what this torch's `Store` has, so a method that comes with a newer torch fails until it is tried.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What real torchruns do here where torch's own backends fail them."""
 
 import os

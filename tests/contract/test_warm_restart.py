@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that starts warm cannot be told from one that starts fresh: not by its script, nor by who looks at it.
 
 Some jobs live twice, fresh and warm, through the same rounds, and what their processes saw is compared item by item;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The container runtime of a job's trainers: a torchrun for each pod, started and stopped as the pod says.
 
 Each torchrun is a process of its own, forked from one that has imported torch: the same code as the command's, without

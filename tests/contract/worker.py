@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training script of the contract tests: says who it is, then waits until it is told how to end.
 
 Without torch, so that a training process starts in milliseconds; but with PROCESS_GROUP it first makes one of that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus adapter beside the cluster, which serves an autoscaler what a Prometheus knows."""
 
 import secrets

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`agent.py SCRIPT`: an elastic agent without torch, for tests whose subject is the cluster and not torch.
 
 It does what torchrun does with the plug-in, with the plug-in's own code: joins rounds, serves the round's store as rank

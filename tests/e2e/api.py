@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked five times a second: without kubectl, whose every start takes a tenth of a second of processor time."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The causes that `kubectl elasticjob why` names, each as a job that has it; test_cli.py makes them on the cluster."""
 
 import json

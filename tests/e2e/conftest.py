@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
 import os

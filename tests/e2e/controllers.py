@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controllers of others that run beside ours, compiled for the cluster from their Go modules."""
 
 import re

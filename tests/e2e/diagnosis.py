@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What explains a failed test: the objects, the events and the ends of the logs, while they are still there."""
 
 import json

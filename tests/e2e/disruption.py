@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What breaks in a cluster, done on purpose: processes, containers, nodes, the API server. Each undoes itself."""
 
 import json

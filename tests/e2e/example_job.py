@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job of examples/ or of elsewhere/ on the cluster, and what its log tells of the groups that have trained.
 
 The nodes have no images of the examples: their packages are at /opt/torch/examples (hack/cluster/torch.sh), and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine on which the quick start begins: what its reader gets from elsewhere comes from this machine.
 
 - The repository that is cloned is what git knows of this checkout. Its examples/first takes torch from a directory of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training processes of one round, as the scripts of these tests see them: all that they need is a sum.
 
 Under torchrun it is torch's all-reduce. Under agent.py, where nothing has torch, rank 0's agent adds up.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a test's failure shows of a machine that has failed it: such a test is run once more, as one that timed out.
 
 On a machine without time to spare runc may not get a container's processes frozen, as it does when it starts one; the

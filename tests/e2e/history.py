@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The statuses that a watch recorded, judged by the state machine's own invariants."""
 
 from itertools import pairwise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API server as a pod's token meets it: plain HTTPS, since kubectl would use the administrator's certificate."""
 
 import json

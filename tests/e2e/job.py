@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob and what a person does to it: apply, scale, kill, look."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines of the local cluster: its nodes are containers of Docker.
 
 Processes are signalled from their node: inside of a container the kernel protects its first process.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kubectl as a user types it, watches that remember what they saw, and waits that say what they waited for.
 
 Works on the local cluster of `make cluster` only, whatever cluster the user's own kubeconfig names.

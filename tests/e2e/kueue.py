@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
 
 import fcntl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of these tests that was cut off has left in the cluster would be found by the next one: it goes first."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators of the installed release: which one leads, and for how long another needs to take over."""
 
 import time

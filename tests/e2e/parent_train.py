@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that starts processes of all kinds: as train.py, whose steps wait for two loader workers.
 
 Each start of it serves a port from a session of its own, which none may have left taken. The first one of a worker

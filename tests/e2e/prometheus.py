@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus beside the cluster, which reads the metrics of pods through the API server."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that saves nothing but what `wants_restart` asks for: as train.py, with all three calls of a script.
 
 The ranks agree, in the sum of a step, that it is the last one. Rank 0 then takes its time to save it, and nobody

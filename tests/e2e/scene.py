@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each test makes for itself, on whatever cluster: a namespace with the training scripts, and jobs in it."""
 
 import re

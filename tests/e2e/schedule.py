@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which cluster tests run when, and beside which others.
 
 Several processes test at once. A test that is `disruptive` harms a part of the cluster, and has that part to itself:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TCP proxy whose bytes arrive late: `slow_proxy.py LISTEN_PORT TARGET_PORT SECONDS_EACH_WAY`. Runs in a pod."""
 
 import asyncio

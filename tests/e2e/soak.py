@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A day of faults in ten minutes: `make soak SECONDS=600`. Workers are scaled, killed and deleted at random, the job is
 annotated and labelled, and its script reports all the time.
 

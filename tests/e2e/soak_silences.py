@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Silences that are nobody's loss: `make soak-silences SECONDS=3600`.
 
 Sidecars and operators stand still for up to three seconds, links between two pods are cut, and now and then the API

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job's workers keep their access, whatever becomes of the objects that give it to them."""
 
 import json

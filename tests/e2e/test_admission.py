@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kubectl says when the API server refuses: a sentence that names the field. No pod runs in these tests.
 
 What may be changed when is tested in `tests/api/test_admission.py`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trainer's container does after its torchrun has ended in success: an upload, or the next torchrun."""
 
 import shlex

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example of an autoscaler: as many workers as there is work for, by what the script reports."""
 
 from collections.abc import Iterator

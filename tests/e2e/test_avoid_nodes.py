@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node on which workers fail: their replacements keep off it, until it is forgotten."""
 
 import shlex

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kubernetes backend in real pods with real torch and no operator: the example's manifest, but with train.py."""
 
 import json

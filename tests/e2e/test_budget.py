@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job's PodDisruptionBudget: nobody is evicted who is not to be, and no alert of the cluster's own is met."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart: what it renders, how it refuses wrong values, and what an uninstall leaves."""
 
 import json

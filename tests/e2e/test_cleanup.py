@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is left of a job's pods when it has ended: nothing that runs, and the logs."""
 
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kubectl elasticjob` on a real cluster: each cause that `why` names, made for real, and the other commands.
 
 RECORD_SCENES=1 keeps what was seen of each cause for the unit tests of `why`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The quick start as it is written: each command of the page, from no cluster to none, and nothing else."""
 
 import re

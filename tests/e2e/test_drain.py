@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
 
 import json

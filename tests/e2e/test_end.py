@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a job ends well, and how it rests."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples, from their own manifests, and scripts as they are elsewhere: each goes on from its last checkpoint, and
 completes."""
 

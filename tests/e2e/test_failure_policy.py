@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script says by its exit code, and what a job's podFailurePolicy makes of it."""
 
 import json

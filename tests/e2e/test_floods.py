@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ports that every pod reaches, flooded from a pod without any right: nothing restarts, and the round stands.
 
 The containers have the limits of memory that they always have.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job's first round, and what kubectl shows of it."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that hangs, as four workers: who lags is named, all write their stacks, and the round is started again."""
 
 import json

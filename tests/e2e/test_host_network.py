@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers in the networks of their nodes: the scheduler gives no node to two of them, and they train."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may write what, with real tokens against the real API server. The pods of these tests are never run.
 
 RBAC refuses with "cannot", naming the right that is missing; what it leaves open the chart's admission policy refuses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts and images do in a trainer's container, with real kubelets: children, late starts, long saves."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A record that the API server takes and that makes no sense: its worker is invalid, says why, and is replaced."""
 
 import json

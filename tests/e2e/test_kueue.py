@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kueue's quotas: a job trains with the workers that are admitted, grows when there is quota, and gives it back."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gang admission by a real Kueue: nothing of a job runs before its minimum has quota, and all of it is taken back."""
 
 import json

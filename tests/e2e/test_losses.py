@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trainers that never join, and some that only seem to have finished."""
 
 import shlex

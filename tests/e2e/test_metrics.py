@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics, alerts and dashboard as a real Prometheus sees them."""
 
 import json

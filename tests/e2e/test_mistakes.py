@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user is told of a mistake: each is a row of a table, with what kubectl get, describe and events then say.
 
 That takes seconds; the limit here is for a machine that does much else.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Started outside of a worker pod, the sidecar and the torchrun plug-in end with one sentence that says so."""
 
 from pathlib import Path

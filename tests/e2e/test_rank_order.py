@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks by topology: workers of one zone have ranks in a row, also those that come later and in place of others."""
 
 from collections.abc import Iterator, Sequence

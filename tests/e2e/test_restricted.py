@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Namespaces that enforce Pod Security `restricted`: neither the sidecar nor anything of the chart needs more."""
 
 import pytest

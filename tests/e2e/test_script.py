@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script's own view: it reports, it is asked to save before a planned change, and no step is lost by one."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics over TLS for those who may read them, as a Prometheus asks that follows the chart's ServiceMonitor; and the
 log of an operator that writes JSON."""
 

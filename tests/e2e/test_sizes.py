@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group has only sizes that the job allows: the largest that can be filled, and no other may be asked for."""
 
 from e2e.job import Job

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spare waits beside the members: it takes a lost one's rank, and a scale-up takes it first."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pod templates that cannot work: the job says what to change, and is cured by the change."""
 
 from collections.abc import Callable

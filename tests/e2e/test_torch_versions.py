@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oldest torch that the plug-in works with, in pods; all other tests use the newest."""
 
 from pathlib import Path

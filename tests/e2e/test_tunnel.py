@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What other pods can reach of a worker's sidecar: its tunnel, and no store and no trainer API through it."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job with `spec.warmRestart`, and torchrun: after each change it goes on with processes that waited for it."""
 
 import pytest

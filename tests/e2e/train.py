@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that only counts: each step is one sum over all workers, and rank 0 saves the count.
 
 Every line that it prints names the group of workers that took the step together, so that a test can tell the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trainer printed, and when: the node's clock, which in a local cluster is the test's."""
 
 import math

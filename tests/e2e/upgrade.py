@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From an older version to this one, back, forward again and away, under a job that trains: `make upgrade-test`.
 
 Each step is what docs/upgrades.md says that people do. The job's pods keep the sidecar that they were made with, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each check of the Makefile guards, broken once for each thing that it has to find.
 
 Each of `QUICK` takes about a second and needs the development environment only: unit tests run them. `SLOW` needs

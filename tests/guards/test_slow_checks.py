@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks that need compiled programs, other environments or much time: each finds what it is there to find."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of ElasticJob, explored state by state: `make explore`. The code under test is the real one.
 
 One model cannot have both a free environment and whole jobs, so there are two.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold after each step of the operator, besides the rendezvous' own `violations`: who is in a round that
 stands, and which pods are made and deleted for it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code as a pattern of syntax trees: where in a tree it fits, and the change of what it fits.
 
 Trees are compared, so that layout, comments and line breaks make no difference. `...` in a pattern fits any

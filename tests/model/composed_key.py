@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When two states of the composed model are the same.
 
 Nothing is renamed here: runs are short, and pods, sidecars and trainers are numbered in the order in which they start.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """If nothing more goes wrong in a whole job, does it come to rest? Asked of every state that is visited.
 
 Calm is one order of events: always the first that is still to happen, and where none is, the operator's next moment. At

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can happen next in a composed system.
 
 Free is what must happen some day if nothing comes between. Costly are faults, changes of the target, long waits, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sidecar owes its trainer, checked after each of its inputs."""
 
 from elasticjob.api import RendezvousPhase, RequestType

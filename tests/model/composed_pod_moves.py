@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happens in a pod of the composed model.
 
 Time does not exist here: a sidecar's timer that is armed may go off at any moment, and all moments are zero. Pods are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's pod in the composed model: the real sidecar machine and a small trainer, and what is known of them.
 
 An immutable value, without a kubelet: of time, containers and their status a model has only what `decide` is given.

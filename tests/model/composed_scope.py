@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The composed model: whole jobs, in which everything is delivered late and a few things go wrong.
 
 A run has only so much to spend on costly moves; the free ones are explored in every order around them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole job: pods with real sidecars, the API server with what is agreed, and operators with the real `decide`.
 
 Nothing is seen at once. The operator knows of each pod and record what it has last seen of it; a sidecar has read one

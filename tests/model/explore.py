@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explores the models and says how far: `make explore`, or `python -m model.explore [--quick] [--alone] [MODEL]`.
 
 Each search is deterministic: the same code gives the same numbers. A finding is told with the shortest way to it, and

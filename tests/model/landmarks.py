@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moments in the life of a job from which the operator's model is explored, each reached by moves of the model.
 
 From a new job alone the first round would use up most of the depth that can be searched.

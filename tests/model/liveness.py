@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """If nothing more happens from outside, does a job come to rest, and in time? Asked of every state that is visited.
 
 Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, ack, and suspect nobody, and time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks that a mutant is tried with, by the names that mutations give as `by`, and the command of each."""
 
 PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cacheprovider")

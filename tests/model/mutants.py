@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows that the checks can fail: each mutation is one seeded mistake, and something has to catch it.
 
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A seeded mistake: the name of what it is in, and what is changed there. `mutants` tries them all.
 
 `elasticjob.rendezvous.step:Step.give_up` names a function, a class, or a constant of a module or of a class. The change

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes for `mutants`, in the failure detector: suspicions, pings and acks."""
 
 from model.mutation import mutations, omit, replace

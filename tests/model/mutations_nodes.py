@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what concerns nodes on which workers fail, for `make mutants`; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace

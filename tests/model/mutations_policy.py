@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what the job's policy for failures says and does; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what people set a time for, restarts and the deadline of a job; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace

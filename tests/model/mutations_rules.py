@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in the rules of the rendezvous, for `make mutants`; see `model.mutation`.
 
 Each is one wrong line, told in a sentence that says what goes wrong by it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what concerns the sizes that a round may have, for `make mutants`; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace

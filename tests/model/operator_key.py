@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When two states of the operator's model are the same: renamed ids, rounds and pod numbers make no difference.
 
 - Rounds count from the last formed one: a join is for the round after it, or too old. Stages count from the agreed one.

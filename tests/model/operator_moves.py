@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can happen around an operator. Nobody is trusted to behave: a worker may ask for anything at any time.
 
 A move on a worker is a name, the sentence that tells it, and a function that gives the worker afterwards: None where

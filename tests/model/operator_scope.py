@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's model: the real `decide` between workers that may ask for anything and pods that may do anything."""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job as its operator sees it: what is agreed, the pods and their records, and the operator's clock.
 
 `looked` is one step of the operator: the real `decide`, all checks, and what the step does to pods.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renames in the tables of mutations what was renamed in the sources: `python -m model.rename_mutants TABLE`.
 
 TABLE is a file with an old and a new name in each line:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breadth-first search through everything that can happen in a model, and the shortest way to what it finds.
 
 A model (`Scope`) has states and moves between them. States with the same key are the same; only a digest of 128 bits is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All of an agreed state but its texts, in plain values; times are ages, no older than the rules can tell apart."""
 
 from collections.abc import Iterable

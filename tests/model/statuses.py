@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What passes through the API server: the agreed state as an ElasticJob's status, written and read by the real code."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of the rendezvous, for every test that takes steps of it; it shares no code with the rules.
 
 `violations` judges one step of `decide` by what that could see, `history_violations` two statuses that were written one

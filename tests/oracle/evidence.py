@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one step of `decide` could see, worked out anew for the invariants. It shares no code with the rules.
 
 If one of two accounts of who counts is wrong they differ; a shared one would be wrong in silence. What several

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold between two statuses of a job that were written one after the other, whoever wrote them.
 
 One write holds all that one `decide` came to: a round may be broken and formed again in it. Clocks are never written

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold after every step of `decide`, as one pure function; tests call it after each.
 
 The checks here see the workers that a step was decided from; those of `history` need none. Each check's docstring is

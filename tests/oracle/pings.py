@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of pings: who is pinged, and when the time for an ack begins."""
 
 from collections.abc import Iterator

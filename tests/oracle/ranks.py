@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of the ranks of a round where `spec.rankOrder` is given; it shares no code with the rule."""
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of who has succeeded, and of the stages that follow from it, after every step of `decide`."""
 
 from collections.abc import Iterable, Iterator

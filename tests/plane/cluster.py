@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster without machines: a real control plane with its controllers, and stand-in kubelets.
 
 The operators are the chart's own Deployment, and run as processes like all else. What tests do to machines,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stand-in kubelets of a cluster without machines: nodes that are objects, and pods whose containers are processes.
 
 A node may stand still, or lose its power, with all that runs on it. Logs are served as a kubelet serves them, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One pod on its node, from its binding to its removal: drives `support.kubelet` with real processes.
 
 What the pod's status says, and when a container starts again, is decided there; here things are done and waited for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod's containers as processes of this machine: their variables, files, logs and ends.
 
 Nothing is isolated. What a pod has for itself is an address on loopback, a folder for its volumes and its /tmp, and a

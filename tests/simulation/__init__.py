@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole jobs in one process, on a virtual clock: the real operator and the real sidecars over a simulated cluster.
 
 `make simulate SECONDS=60` tries seeds, `make simulate SEED=7` shows the history of one; docs/simulation.md says more.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m simulation`: lives of jobs, one seed after the other, until the time is over or a rule is broken.
 
 `--seconds 60` tries seeds from `--from` on; `--seed 7` one, of which `--verbose` prints the whole history. Exit code 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Kubernetes API server in memory: what the clients of this project ask of it, with the answers of the real one.
 
 The one of all tests that have no real one: the simulation reaches it through its networks, tests of one part through

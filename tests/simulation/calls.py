@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to the simulated API server, taken apart, and its answers. Nothing is decided here."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must have come of every job a while after the last fault: each claim is a sentence when it does not hold."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The product's own clients of the API server over a simulated network: all but the HTTP session is real."""
 
 import atexit

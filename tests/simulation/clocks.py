@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts the simulation's clock and dice in the place of those that product code takes from the standard library."""
 
 import asyncio

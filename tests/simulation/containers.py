@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A container of a pod in virtual time: its process, and how it ends.
 
 The programs that run in a worker's pod are given by `Programs`; to them a pod is a `Sandbox`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong with machines: the network, API servers, operators, nodes and containers. People are in `people`."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lives of jobs that use what few do, in any combination: gangs over a Kueue, sizes, spares, policies, hangs; and on
 nodes that reject pods."""
 

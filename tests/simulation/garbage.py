@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The garbage collector: what belongs to nobody any more is deleted, some time later."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watches everything that is written, and says which rule was broken, in a sentence.
 
 The rules of one step and of a job's history are the product's own (`elasticjob.rendezvous`). The others are told here:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of lives: the whole, the workers' half under more trouble, also with a spare, the operator's half, which is
 quickest, and the whole with what few jobs use."""
 

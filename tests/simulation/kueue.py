@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kueue as a gang meets it: one queue with a quota, which admits in part, preempts, and whose API may be away.
 
 It judges as well: no more pods run than there is quota for, and none is made while nobody can know the quota.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of one seed: jobs, operators and nodes by chance, some minutes of faults, then quiet until all is well."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An event loop without input or output: time stands still while anything is left to do, then jumps to what is next.
 
 What one process of the simulation does runs in a context of its own, which every task and callback that it makes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what the operator's metrics count, for `make mutants`; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace

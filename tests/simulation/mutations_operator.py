@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what carries out the operator's decisions, for `make mutants`; see `model.mutation`.
 
 Not here, as nothing can see a difference: work that `WorkQueue.stop` does not cancel (the process ends instead);

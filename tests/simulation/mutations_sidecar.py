@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded mistakes in what the sidecar and the plug-in do, beside what they decide; told as those of `model.mutation`.
 
 Lives of the simulation find most of them too, sooner or later.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies between one client and the API server: time, loss, and connections that end in one way or another. Also
 which other hosts it does not reach.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes and the scheduler, and what becomes of pods when a node is lost or drained."""
 
 import asyncio

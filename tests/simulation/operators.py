@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator: `elasticjob_operator.app.run` as it is, over a simulated network, with kopf's own lists and watches.
 
 kopf's habits matter: what vanished while its watch was away it tells nobody. Not run is what it does with each event

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people do meanwhile: they change and delete jobs, and get in the way of what the operator keeps for them.
 
 They talk to the API server as anybody does, and may be refused.

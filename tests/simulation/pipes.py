@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP between the programs of the simulation: real bytes, through real protocols, over no socket.
 
 `Internet` takes the place of the loop's `create_connection` and `create_server`, so that the product's servers listen

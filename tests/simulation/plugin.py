@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plug-in's side of the wire, in virtual time: its own requests, retries, reading and course, carried out by tasks.
 
 What `SidecarClient`, `Stream` and `Membership` do with threads and `http.client` is done here in the same order with

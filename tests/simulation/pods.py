@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod on its node in virtual time: drives `support.kubelet`, with faults, and tells its status late.
 
 What the status says, and when a container starts again, is decided there."""

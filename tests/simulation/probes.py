@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One more fault when all is quiet, which has to be mended in a time that people would wait for.
 
 What is slow in a storm is hidden by it: an event that was overlooked is found by the next listing, minutes later.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real sidecar and the plug-in's agents in the pods of a world."""
 
 import asyncio

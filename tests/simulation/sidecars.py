@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real sidecar in a container of the simulation: its parts as `app` wires them, from the variables of the pod.
 
 Stand-ins are TLS (`pipes`), the sockets below `TunnelListener` and the health server, and the file that counts the

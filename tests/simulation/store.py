@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server has stored: objects, one count of versions for all of them, and the log that watches read."""
 
 import json

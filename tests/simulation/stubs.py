@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sidecar and a trainer in a few lines, which follow the rules: what the operator's half is tried with by itself."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchrun, as far as the sidecar sees of it.
 
 An agent's state machine is the plug-in's own. What torch and the handler around it do is done here as they do it: to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server refuses: by the rules of its own kinds and of our CRDs, by quota, and by webhooks.
 
 Only what the operator and the sidecars can meet. The CRDs' rules are CEL in the product; here they are written once

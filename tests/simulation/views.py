@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What trainers were told, judged: by what the API server had at the time, and by the clock."""
 
 from collections import defaultdict

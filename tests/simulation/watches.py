@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One watch of one client: from a version on, everything that happens, until it ends."""
 
 import asyncio

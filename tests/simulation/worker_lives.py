@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lives of one small job whose workers have trouble all the time, to try the sidecars and the plug-in most."""
 
 import asyncio

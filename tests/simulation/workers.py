@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent starts for a round: its training processes, which train only together, and, as rank 0, the store."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything of one seed: the API server, nodes, operators and jobs, on one loop and one pair of dice."""
 
 import asyncio

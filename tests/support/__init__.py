@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For tests against a real Kubernetes API, without a cluster and without Docker."""
 
 from support.control_plane import ControlPlane, Refused, started

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to an API server from asyncio, for what is no test of a client."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A copy of the checkout in which one thing is broken, and what a target of the Makefile says of it.
 
 It knows no check: those are in `guards.cases`.

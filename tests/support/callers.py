@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Callers of a port of this process, each from a loopback address of its own, as if it were another pod."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An API server over TLS that answers as it is told, and remembers what it was asked."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs as the API server would show them, with as much of their pods and records as `look` reads."""
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A control plane for tests: etcd and kube-apiserver as child processes on loopback.
 
 It is to the Kubernetes API what torch's ``EtcdServer`` is to etcd. There are no nodes: objects are stored, validated,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys and tokens of a control plane that lives for one test run, made with the standard library alone."""
 
 from __future__ import annotations

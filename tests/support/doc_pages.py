@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The blocks of the documents' pages: shell commands and manifests, as their readers copy them.
 
 A shell block is run by a test unless a comment before it, which readers do not see, says why not.

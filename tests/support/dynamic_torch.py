@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stand-ins for what the kubernetes backend takes from torch's dynamic rendezvous; real torch is met in pods."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's own client over the simulated API server, whose calls a test may fail, hold and lose."""
 
 import asyncio

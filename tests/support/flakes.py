@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make flakes`: runs tests N times beside two busy processes; prints which failed, how often, where, and how long.
 
     python -m support.flakes LEVEL N [EXPRESSION]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fuzz tests share: how many inputs they try, and the JSON that they try.
 
 `make unit` tries a fixed few of each kind, always the same ones; `make fuzz EXAMPLES=n` tries n new ones.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job on paper: pods and records change by hand, and `decide` runs after each change, its invariants checked."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a kubelet makes of a pod's containers: the pod's status, and when a container is started again. Pure.
 
 The one such function of all tests. Drivers bring the containers to life: in virtual time, as processes beside a real

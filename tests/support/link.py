@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way to a server, which can be cut: what is sent then arrives nowhere, and nothing is told of it, as where a
 firewall drops the packets."""
 

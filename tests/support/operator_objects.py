@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods, records and jobs as the API server gives them, cut down to what the operator reads."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a kubelet does for a worker's pod, for pods that no kubelet has: variables, token, certificate."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of a control plane as child processes: where they are, their logs, and their end.
 
 It knows nothing of their flags. A program dies with the process that started it, also when that is killed.

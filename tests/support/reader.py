@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader's shell: commands of a page are typed into it block by block, and it keeps directory and variables."""
 
 import os

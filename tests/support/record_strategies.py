@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hypothesis strategies: what somebody may have written into an ElasticWorker."""
 
 from hypothesis import strategies as st

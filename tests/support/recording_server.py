@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated API server as tests of one part use it: its answers come at once, and it records what it was asked."""
 
 import asyncio

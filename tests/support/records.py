@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's record over the simulated API server."""
 
 import asyncio

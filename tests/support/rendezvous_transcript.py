@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transcripts of `decide`: what happens to a job at the margin, and indented all that the rendezvous makes of it.
 
 `play` runs the lines at the margin, and writes the transcript as it really goes. A line holds commands, split by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes of the command line tool that were taken from a real cluster, kept as files for the unit tests."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plug-in of pytest: a test that failed by a `Deadline` alone runs once more, alone, after all others.
 
 If it passes then, it is flaky: the closing lines say so, and with ELASTICJOB_FLAKY=FILE that file (JSON, `[]` if there

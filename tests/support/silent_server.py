@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An API server that falls silent: it says `answer` to each request, and then nothing more. `heard`: the last one's
 first line and headers."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A formed round as the operator keeps it, and the status that says it."""
 
 from typing import Any

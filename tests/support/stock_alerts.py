@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The conditions of the alerts that clusters have of their own, by kubernetes-mixin, on objects instead of on metrics.
 
 Those of pods, containers and budgets; a job of ours is no batch/v1 Job. An alert fires when its condition

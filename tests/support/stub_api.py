@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An API server on loopback that answers what it is told to, over HTTP or TLS, for clients that block."""
 
 import ipaddress

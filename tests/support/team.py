@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A namespace with a service account that may do what the example's Role says, and a pod's access to the API."""
 
 import secrets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first bytes of a sidecar that asks another one for the store of round 1."""
 
 import contextlib

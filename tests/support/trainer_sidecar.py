@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sidecar for the plug-in's tests: real HTTP on loopback, its answers set by the test."""
 
 import contextlib

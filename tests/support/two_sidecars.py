@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sidecars on real loopback sockets, with the simulated API server; the test plays operator and trainers."""
 
 import asyncio

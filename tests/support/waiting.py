@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waits of the tests, each with an end: what does not come in time raises `Deadline`, and nothing else does.
 
 A test that fails by it alone is run once more (`support.second_run`), so it may say only that a wait timed out: what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods that do not do their part, as Kubernetes shows them: each with the cause that is read from it."""
 
 from typing import Any

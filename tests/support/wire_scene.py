@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sidecars and agents of one job over the simulated API server, in virtual time; a test plays operator and kubelet."""
 
 import asyncio

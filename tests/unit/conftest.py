@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Set-up of the unit tests."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchrun rendezvous backend "elasticjob", and the functions for training scripts.
 
 torch loads this package through the entry-point group ``torchrun.handlers`` in every process that imports its elastic

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which variables an agent's processes inherit: none of torchrun's own, and the address of the job's sidecar.
 
 The pod's ``PET_*`` are meant for the one torchrun that takes part in the job. A torchrun below it (an evaluation, a

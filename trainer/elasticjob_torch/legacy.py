@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendezvous in the shape that it had in torchelastic 0.1 and 0.2, for scripts written against that::
 
     from elasticjob_torch.legacy import RendezvousHandlerFactory

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Brings an installation's CRDs up to date before an upgrade: by server-side apply, so nothing is ever deleted."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`helm test`: runs an ElasticJob of one worker to its end, and says what became of it."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trainer of `helm test`: one worker's life, as docs/trainer-api.md tells it, without torch."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How one cluster is reached and as whom, of the kubeconfig and of kubectl's flags; a flag counts first.
 
 It reads files and starts no process: `credentials` runs what has to be run for a login.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of one cluster that the commands read and change. What goes wrong is raised as a sentence."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """By what a user proves who they are: a token, a certificate, a password, or what a login program says.
 
 The program is that of the kubeconfig's `users[].user.exec`, which writes an ExecCredential of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks for all that a scene is made of, at once what does not depend on other answers.
 
 What this user may not see is left out: `why` then says less, not nothing.

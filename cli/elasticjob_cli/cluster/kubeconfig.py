@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kubeconfig as kubectl reads it: which files it is, and what of them counts for one context.
 
 Of two files that say the same thing differently the first counts. Paths in a file are relative to the file's folder.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trainers' logs of a job: what there is, in the order of time, and then what comes, over rounds and pods.
 
 A pod's log is asked for anew when its container is started again or the connection breaks, from the last line that was

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Through which proxy the API server is asked: the kubeconfig's, else that of the environment, as Go reads it."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests that are made at once, each in a thread that the end of the program does not wait for, so that an interrupt
 ends it while the API server is silent."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to one API server over HTTP, from several threads at once. What goes wrong is raised as a sentence."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for what a command has asked for: each wait has a deadline, and says what it waited for."""
 
 import time

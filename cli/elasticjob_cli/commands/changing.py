@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that change a job: scale, suspend, resume, restart.
 
 Each says what the API server has taken and what is to follow by the rules, waits for that, and says what it saw.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that change nothing: status, why, history, logs."""
 
 import time

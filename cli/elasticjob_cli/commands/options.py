@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options that all commands share: kubectl's own flags for the cluster and the user, and how to print.
 
 Nothing heavy is imported here before a command needs it: help, versions and completion are asked for often.

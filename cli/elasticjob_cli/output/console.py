@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the output goes: to a terminal with colours and a width, else plain, one line for one thing."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs read: one schema, as docs/cli.md describes it, in JSON or YAML. Pure.
 
 A `JobReport` says how a job is, a `JobReportList` how many are, and a `JobChange` what a command has changed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links of text and tables, set in a width. Words are never broken: what does not fit a narrow terminal is shown as one
 block of lines for each row. Pure.
 """

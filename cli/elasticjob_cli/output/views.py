@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the commands show people, as texts and tables: each takes what was read and asks nothing."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob from a command line: what the API server fills in by itself is left out."""
 
 import re

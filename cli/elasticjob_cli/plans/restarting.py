@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a restart leads to, in sentences."""
 
 from elasticjob_cli.errors import CliError, Exit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a change of a job's size leads to, in sentences."""
 
 from elasticjob.api import MAX_REPLICAS, ElasticJobSpec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kubelet and scheduler say of a pod, as people read it here: on one line, and bounded."""
 
 from elasticjob.text import plain

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scene, read: who is wanted, who is there, and what the operator says of it.
 
 Who is wanted and who has joined is found by the rendezvous' own rule, so that this tool waits for whom the operator

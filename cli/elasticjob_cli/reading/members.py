@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The members of a round as rows: rank, worker, pod, node, step, rate, age."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last rounds as a time line, and how much of the time was training, as far as a status keeps it.
 
 A status keeps the last five rounds that were formed. A round lasts until the next one is opened; from there until that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All that is asked of the API server about one job, as it came, and when."""
 
 from dataclasses import dataclass

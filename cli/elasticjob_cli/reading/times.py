@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times and lengths of time, as the API server writes them and as people read them."""
 
 import math

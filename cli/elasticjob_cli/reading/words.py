@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small words that several sentences need."""
 
 from collections.abc import Sequence

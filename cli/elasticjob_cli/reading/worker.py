@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker: its pod, its record, its place in the round."""
 
 from dataclasses import dataclass

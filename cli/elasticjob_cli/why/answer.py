@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One paragraph: what the job does now, what keeps it from its full size, and what follows."""
 
 from dataclasses import asdict, dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The causes for which a job does not train at full size: their words. Which holds is found by `table`."""
 
 from enum import StrEnum

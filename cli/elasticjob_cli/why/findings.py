@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table applied: which rows hold of a job, and for which of its workers."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the whole job: each gives what is said of its cause, or None where that is not the cause."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a row of the table of causes is."""
 
 from collections.abc import Callable

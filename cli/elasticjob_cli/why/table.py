@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule by which a cause is named, as one table: the first row whose test says something is the cause.
 
 The rows of the job come first; one that `covers` them leaves out what its pods say. Each worker that is missing then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The failures of requests to the API server, as one tree of exceptions.
 
 ApiError             `str()` is one sentence; `status` is the HTTP status, 0 without a response

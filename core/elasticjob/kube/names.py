@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of this project's parts in the API server's audit logs and in metadata.managedFields."""
 
 from elasticjob import __version__

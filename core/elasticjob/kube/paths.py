@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paths of the objects that this project reads or writes at the API server."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exponential backoff: each pause is twice the previous one, up to a bound.
 
 Each caller has its own `RetryPolicy`. The rendezvous has a separate rule, `rendezvous.backoff`.

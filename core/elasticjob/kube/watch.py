@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List and watch: how to go on after each event of a watch.
 
 | what happened | what is next |

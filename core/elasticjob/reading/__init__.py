@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods, records and nodes, reduced to the facts that this project uses. Pure.
 
 A pod takes 10 to 60 KiB as parsed JSON, and an operator keeps those of all its jobs. So each is read once, at its

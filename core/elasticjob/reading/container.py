@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a container, as the kubelet reports it."""
 
 from dataclasses import dataclass

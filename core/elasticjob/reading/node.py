@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node of the cluster: its taints and its labels."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's pod."""
 
 from collections.abc import Iterator

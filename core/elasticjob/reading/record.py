@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's record, which is its ElasticWorker."""
 
 from dataclasses import dataclass, replace

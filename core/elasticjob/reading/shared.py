@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One shared copy of equal values in many pods: reasons, images, conditions, tolerations."""
 
 from collections.abc import Hashable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ElasticWorkers are valid, and what is wrong with the others. Pure.
 
 The API server has checked each field by itself, and the admission policy, if installed, has checked the writer. This

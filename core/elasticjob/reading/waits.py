@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a worker is not there yet or cannot stay: each cause with its word and its remedy. Pure.
 
 Only pod statuses are read. A cause that the kubelet reports in events alone (a volume that cannot be mounted) shows as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Combine a pod and its record into a `Worker` of the rendezvous. Pure; `validity` says which records count."""
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest

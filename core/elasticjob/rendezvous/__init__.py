@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendezvous as a pure state machine: it knows no pod, socket, clock or thread.
 
 `decide` is its only step. The invariants that hold after each step are stated a second time, in tests/oracle.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of several failures in one round is its cause. The failures' own words decide, as the clocks of pods are not
 comparable.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long an index waits for its next pod while its pods fail by themselves again and again.
 
 The count lives in the operator's clocks. A new operator starts from zero, so it makes the first pod at once.

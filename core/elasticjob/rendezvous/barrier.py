@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a forming round is complete. The operator knows which workers are wanted, so nothing is guessed:
 
 - all wanted workers have joined; or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`decide`: one step of the rendezvous. Every change of the agreed state is made here, except the end of the job, in
 `endings`, and the job's failure policy, in `policy`.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How workers end a stage and the job: all succeed, one succeeds without ever joining, a container does not end, or a
 worker asks `Close` (rule 9)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The failure detector: which workers are suspected, which are pinged, and which have not acked. Pure questions:
 `decide` draws the consequences.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which workers are lost, what breaks a formed round, and what explains a failure. Pure questions: `decide` draws the
 consequences."""
 

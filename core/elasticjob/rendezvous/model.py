@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inputs and outputs of the state machine. All of them are frozen. Times are seconds of the caller's clock."""
 
 from collections.abc import Mapping

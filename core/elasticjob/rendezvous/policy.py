@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The effect of the job's failure policy: which failures end the job at once, which count, and which are ignored.
 
 The matching rule of a worker is found where pods are read, as `Worker.matched`. A round ends by one failure, however

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ranks of a new round's members, once the members are chosen.
 
 Without `spec.rankOrder` remaining members keep their ranks. With it, neighbours in rank are neighbours in the network,

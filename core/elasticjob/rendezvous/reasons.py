@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why rounds end and are formed, in a word for programs and in a sentence for people (rule 19). No rule reads them."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who counts: the workers with a place, the spares, the awaited, the missing, and the surplus.
 
 Everything here is derived from spec, state and workers; nothing is decided.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allowed sizes of a round: from `minReplicas` to `replicas`, restricted to `spec.sizes` if given.
 
 Sizes are checked when a round forms. A standing round is not ended because another size is wanted meanwhile.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchruns that a container runs one after the other, as in `torchrun prepare.py && torchrun train.py`.
 
 The n-th torchrun of each container belongs to stage n. In a restarted container too: the torchruns before it find their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The working copy of one step of `decide`: its inputs, its results so far, and the ways to change them."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The moves of the rendezvous between phases, as one table. `decide` says when; no other code changes the phase.
 
 `make docs` writes the table into docs/protocol.md.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Writes go.mod and go.sum anew after a change of a version in it, or for another Kubernetes: pin.sh [v1.35.4]
 #
 # Each module that Kubernetes requires is replaced by itself in just that version, so that kube-apiserver and kubelet

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gives a job's workers the access and the budget that `objects` has, and mends what others delete or edit of it."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a job's Workloads as `quota` wants them, and says what they allow; decides nothing."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deletes the Workloads of jobs that were deleted with `--cascade=orphan`.
 
 Nothing owns them any more, and Kueue counts their quota until they are gone. The job's pods have been left as well, and

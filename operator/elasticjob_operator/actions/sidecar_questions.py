@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks the sidecars of one job what keeps them from joining, beside the job's steps: no step waits for an answer."""
 
 import asyncio

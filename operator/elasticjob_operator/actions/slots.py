@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many requests for pods are under way at once, shared out among the jobs. It knows nothing of either."""
 
 import asyncio

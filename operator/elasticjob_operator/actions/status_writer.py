@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a job's status, once in a step and before all that follows from it; guarded by resourceVersion and term."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether pods can be made of a job's template: the API server is asked once for each template, then our own rules.
 
 It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.

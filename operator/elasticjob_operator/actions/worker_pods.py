@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes and removes a job's worker pods, as it was decided; decides nothing."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator last saw of jobs, pods and workers, from watches and from its own writes. Decides nothing."""
 
 import time

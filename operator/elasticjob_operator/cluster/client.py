@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The few calls to the API server that the operator makes, as plain JSON. Retries nothing: that is the queue's work."""
 
 import json

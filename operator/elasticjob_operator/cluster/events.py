@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubernetes Events on the ElasticJob. They are for people: a lost one is logged, never waited for or retried.
 
 Only so many of one job and reason are posted at once. What is left out is summed up later: how many, and the last.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kopf's part: watches that fill the cache and wake the queue. Handlers decide, write and return nothing.
 
 Only `on.event` is used: kopf then adds no annotation, finalizer or status of its own. It does not retry such a

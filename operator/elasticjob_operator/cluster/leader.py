@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which operator acts: one Lease, and the clock that runs only while it is held.
 
 A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:

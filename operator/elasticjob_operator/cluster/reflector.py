@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists each kind into the cache and has kopf watch on from there, as client-go's reflector does.
 
 kopf alone lists by events, one task for each object, tells nobody what has vanished while a watch was away, and ends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether who asks for the metrics may have them: the API server says whose token it is, and what that user may do.
 
 Answers are kept for a while, since a scraper asks again and again. A token itself is neither kept nor logged.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks a sidecar what keeps its worker from joining: one GET to its pod, without a token and without TLS.
 
 Whoever has the pod's address may answer, so the answer is for people only: one line, bounded.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether kopf's watches go on, by the requests that begin them.
 
 The API server ends each after some seconds and kopf begins it anew, so one that does not begin any more hangs, is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kueue's Workloads of all jobs, by one listing for all that ask at about the same time, and the flavors they name.
 
 Nobody watches them: kopf would look for them in clusters that have none.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs one piece of work per key at a time, soon after it was asked for, and again when it fails.
 
 It knows nothing of jobs. Work that was asked for while it runs is done once more afterwards, when as much time has

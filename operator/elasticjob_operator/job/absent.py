@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who of the wanted workers and spares is not there, and why, for the status. Pure."""
 
 from collections.abc import Collection, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of the causes that keep workers away are announced as events. Pure."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On which nodes a job's workers have failed, and which of those its next pods keep off (`spec.avoidNodes`). Pure.
 
 The record is in the job's status, and is written with the decision that has found the failures: so an operator that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a job from its full size, as data for its status: each cause once, with all workers that it keeps. Pure.
 
 `conditions` tells the same in sentences, with the first few workers. A status keeps no more than 16 causes, and stays

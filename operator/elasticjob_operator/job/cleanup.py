@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pods are deleted and which only ended, by `spec.cleanPodPolicy`. Pure.
 
 A pod is ended by a deadline that is over: the kubelet stops all its containers, the sidecar too, starts none of them

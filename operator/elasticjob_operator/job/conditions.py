@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job's conditions and its reason, in words for people: what it waits for, and what keeps workers away. Pure."""
 
 from collections.abc import Iterator, Mapping

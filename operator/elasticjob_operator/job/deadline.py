@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For how long a job has been active, and when spec.activeDeadlineSeconds is over. Pure.
 
 A Job of batch/v1 begins to count anew when it is resumed. Here the count goes on, or a job that makes room for others

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which workers' nodes are about to go, and for how long that keeps others from evicting them. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping

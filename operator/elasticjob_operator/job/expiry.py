@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When an ended job is deleted. Pure."""
 
 from dataclasses import dataclass

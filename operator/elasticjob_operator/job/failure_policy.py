@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rule of `spec.podFailurePolicy` matches what has happened to a worker. Pure; when that counts say the rules.
 
 Conditions are those of a pod that is on its way out. Exit codes of a pod that was deleted, or that the cluster has

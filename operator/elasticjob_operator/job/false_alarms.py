@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members that suspect others again and again, although those ack and hear them well: each is replaced. Pure.
 
 Each new suspicion makes the operator ping, and everybody read a status. If a link is at fault neither end hears the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of workers whose torchrun has ended in success and whose container goes on. Pure.
 
 A container that goes on may upload something, or start the next torchrun; one that fails is started again by the

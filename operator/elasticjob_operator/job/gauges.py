@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How one job stands, in numbers, for the metrics that are kept for each. Pure."""
 
 from collections.abc import Mapping

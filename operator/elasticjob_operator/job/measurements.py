@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step of a job adds to the operator's metrics, from the status before it and the one that was agreed. Pure.
 
 A new leader begins with the status that it finds: what that says already is not counted again. What happened while

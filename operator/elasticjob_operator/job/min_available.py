@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of how many pods a job's PodDisruptionBudget says that they have to stay. Pure.
 
 The cluster lets as many pods be evicted as are ready beyond `minAvailable`. So it is never less than the pods that can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which members of a round do not reach rank 0, though both live. Pure: the time is an argument.
 
 The link between the two is silent, so one suspects the other. But the suspected one acks, so nobody is lost: the

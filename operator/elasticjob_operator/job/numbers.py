@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numbers of pods that are to be made: another where a pod that is none of the job's keeps the name. Pure.
 
 Such a pod is left behind by `kubectl delete --cascade=orphan`, or made by hand. It is not the operator's to delete, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
 
 from collections import defaultdict

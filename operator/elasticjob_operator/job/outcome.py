@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What came of a step of the work on a job, as values: what may follow depends on which it is. Pure.
 
 Nothing that follows from a status may be done before it is written: what does that takes an `Agreed`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a new status is written: all sidecars read each, so only what they wait for is urgent. Pure."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the training is, as rank 0's worker reports it. Pure."""
 
 from elasticjob.api import ElasticWorkerStatus, Progress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gang admission: which of Kueue's Workloads a job should have, and how many workers they allow. Pure.
 
 A job has one Workload for as many workers as it wants, which Kueue admits with no fewer than the group needs; what is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was refused of a job's pods, and when to ask again. Pure; times are seconds of the caller's clock.
 
 The cluster may allow later what it refuses now: quotas, limits, policies, webhooks change. It is asked again in growing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to change where the cluster refuses a pod for what the operator has put into it, or for what is not there. Pure.
 
 The API server names a container by its place or not at all, and who reads that has not written the sidecar.

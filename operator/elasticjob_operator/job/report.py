@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator has found in one look at a job, of which its status is made."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members that end formed rounds again and again by joining anew, without a failure that counts and without a step:
 each is replaced, as the group would never train. Pure.
 

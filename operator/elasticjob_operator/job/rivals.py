@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which jobs an operator leaves to another installation that writes the same statuses. Pure.
 
 Two installations that look after one namespace have two Leases. Each finds the other's later term in a status, goes on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sidecars are asked what keeps their workers from joining, and what is told of it. Pure.
 
 A sidecar that cannot write its ElasticWorker can tell nobody through the API server. It knows best why: so the operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of workers whose trainers run and whose torchruns have not spoken to their sidecars. Pure."""
 
 from collections.abc import Collection, Mapping

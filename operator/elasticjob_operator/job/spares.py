@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the pods of spares are made. Pure.
 
 A pod is told at its making what the script imports, which the first round's workers have yet to learn. A spare that was

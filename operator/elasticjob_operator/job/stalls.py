@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a job's training hangs, who lags, and what is asked of the members about it. Pure: the time is an argument.
 
 Each sidecar has its own clock, and says that its script stalls. Who trains on says so too, once all are asked; so a

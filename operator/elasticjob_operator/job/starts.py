@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a formed round trains yet, or its processes only start. Pure, and for people: no decision depends on it.
 
 A training process connects to the round's store when it makes its process group, which rank 0's sidecar sees. A script

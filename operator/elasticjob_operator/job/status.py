@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ElasticJob's status, after each look at the job. Pure."""
 
 from elasticjob.api import (

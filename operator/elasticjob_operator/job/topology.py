@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where in the network a worker is, by the labels of its node. Pure."""
 
 from elasticjob.reading import Labels

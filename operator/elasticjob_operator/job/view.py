@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator knows of one job, from which all its decisions about it are made."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders what a job's workers may do: watch their own job, keep records, reach each other's stores. Pure.
 
 A role cannot say that a worker keeps no other record than its own: the chart's admission policy does.

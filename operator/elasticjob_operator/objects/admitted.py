@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kueue's admission of a Workload adds to the pods that take its quota, as Kueue's own integrations do. Pure.
 
 Flavors bring node labels and tolerations, admission checks what they like. None may change what the template says:

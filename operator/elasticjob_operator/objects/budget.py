@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders a job's PodDisruptionBudget, which evictions ask first. Pure."""
 
 from elasticjob.api import JOB_LABEL, JOB_UID_LABEL

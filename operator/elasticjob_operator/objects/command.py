@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a container's command: the programs that it starts, also inside a shell's -c. Pure.
 
 It gives an opinion on nothing, and leaves out what it cannot read: substitutions, here-documents, scripts in files.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this project asks of the trainer's command: that it starts torchrun with the job's rendezvous. Pure.
 
 A refusal must not be wrong: what may start torchrun in the end, a script of the user's own for one, is let pass.

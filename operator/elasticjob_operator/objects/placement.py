@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a worker's pod is to go, and when it leaves a node that is lost: what the operator adds to the template's own
 rules. Each changes the pod that it is given."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
 from collections.abc import Collection, Iterable, Mapping

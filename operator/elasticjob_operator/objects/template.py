@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
 
 import re

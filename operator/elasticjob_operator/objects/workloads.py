@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders the Workloads by which a job asks Kueue for quota as a gang. Pure."""
 
 from typing import NamedTuple

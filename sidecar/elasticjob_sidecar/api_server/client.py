@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The few requests that the sidecar makes to the Kubernetes API. All fail with an `ApiError`.
 
 Even the smallest part of a Kubernetes library would cost each worker 13 MiB, for eight requests.

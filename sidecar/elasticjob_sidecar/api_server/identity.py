@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The owner of a worker's record, as the object states it: the pod and this incarnation of its sidecar."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API server's address and this pod's identity, as Kubernetes provides them to each container."""
 
 import logging

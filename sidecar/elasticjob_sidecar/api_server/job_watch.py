@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watch this worker's ElasticJob, pass on its rendezvous status, and tell which pods count.
 
 A list is authoritative, and a watch continues from it. A watch is never more than three seconds from its next try. It

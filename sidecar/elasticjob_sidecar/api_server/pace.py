@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time between two writes of an ElasticWorker's status. Pure."""
 
 from dataclasses import dataclass, field

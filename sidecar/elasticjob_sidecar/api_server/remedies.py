@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user has to change if the API server does not serve this sidecar. Pure: from a failure to a sentence.
 
 The operator asks for that sentence and shows it in the job's condition, since its readers do not see this log.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's request to the operator, as a patch of its record and in words for the log."""
 
 from elasticjob.api import WorkerRequest

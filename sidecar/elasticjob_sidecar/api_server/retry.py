@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's pauses between tries: at most three seconds, with jitter."""
 
 import random

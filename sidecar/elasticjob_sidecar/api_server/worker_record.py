@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The only object that this sidecar writes: its ElasticWorker.
 
 One task makes all writes, one after the other, so they cannot overtake each other. It always writes the newest values:

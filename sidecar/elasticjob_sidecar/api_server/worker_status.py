@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of this sidecar's ElasticWorker, and how urgent a change is compared with what the object holds. Pure."""
 
 from dataclasses import dataclass, field, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One heartbeat link between two sidecars of a round: it carries heartbeats and nothing else."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hold this worker's heartbeat links of a round, and report the members that it suspects, as `membership.link_monitor`
 decides.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which members this worker has not heard on its round's heartbeat links, for how long, and which of them it suspects.
 Pure.
 

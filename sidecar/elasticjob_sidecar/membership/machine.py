@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker's side of the rendezvous: the answers to its trainer, and its record's requests to the operator.
 
 Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, compared only with itself).

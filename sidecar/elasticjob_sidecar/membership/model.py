@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The values of the membership state machine: a round that was handed out, a waiting join."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The moves of one worker's side of the rendezvous between modes, as one table. `machine` says when.
 
 `make docs` writes the table into docs/protocol.md.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The consequences of an input to the membership state machine, as immutable values."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's refusals: a code for the plug-in, and a sentence for people."""
 
 from enum import StrEnum

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training scripts of this pod: which have a stream open, and which may save before the trainer learns that its
 round is over.
 

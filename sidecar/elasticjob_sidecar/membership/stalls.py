@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the training scripts of this pod take steps, and what the worker's record reports when a member's do not.
 
 A script stalls when it has reported a step in its round, and then nothing for the job's deadline. The record reports

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchruns that a pod's container runs one after the other: the present one, and its stage.
 
 The n-th torchrun of each start of the container has stage n: one more than have ended in success in it before. Values

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trainer is told of the rendezvous on its events stream."""
 
 from elasticjob.api import RendezvousPhase

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which training processes have connected to the round's store, as rank 0's sidecar sees it. Pure.
 
 A process connects when it makes its process group. An agent connects only at its end, except where workers may have

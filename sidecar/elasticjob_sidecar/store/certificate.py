@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a sidecar's key and self-signed certificate and print them, in a separate process.
 
 `cryptography` would take 9 MiB of memory for the sidecar's whole life, and is needed once.

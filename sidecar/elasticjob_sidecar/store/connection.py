@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forward bytes between two connections, with back-pressure, and with half-close where there is no TLS."""
 
 import asyncio

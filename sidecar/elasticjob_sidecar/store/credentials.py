@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This incarnation's key and certificate, and the TLS settings for authentication.
 
 Mutual TLS 1.3 without any authority. The certificate itself is the identity: each worker's is in its ElasticWorker, and

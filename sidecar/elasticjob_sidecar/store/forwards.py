@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loopback ports after the store's, in a pod without rank 0: each is forwarded to the same port of rank 0's pod.
 
 A port that a process of this pod already uses stays with that process.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tunnel's port, which the whole cluster may reach: it bounds the cost of an unauthenticated caller.
 
 A caller gets a socket, a task and one of 2048 slots; `ConnectionSlots` says who displaces whom. Its first bytes are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections between sidecars: TLS with authentication of both ends.
 
     Transport.connect         a connection to rank 0's sidecar, admitted to a round's store

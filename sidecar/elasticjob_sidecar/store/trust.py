@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
 
 Their certificates are in their ElasticWorkers, each with its incarnation: the API server permits no change of one

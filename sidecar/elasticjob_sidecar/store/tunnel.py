@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The round's store at one loopback address: forwarded to rank 0's sidecar, or from it to rank 0's agent.
 
 The ports after it are forwarded to the same ports of rank 0's pod: scripts take MASTER_ADDR for rank 0's machine, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP for this pod's trainer, on loopback only: the rendezvous as torchrun's plug-in sees it.
 
 The open events stream shows that the trainer lives: if it ends without leave or finish, the trainer was killed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trainer API's port on loopback, or its socket: only this pod's processes reach it, and none can exhaust it."""
 
 import asyncio

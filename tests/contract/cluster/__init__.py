@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster without machines, for tests and benchmarks of the rendezvous with its real parts.
 
     etcd and kube-apiserver   processes, by `support.ControlPlane`

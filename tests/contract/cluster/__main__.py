@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m contract.cluster DIRECTORY`: runs until its standard input ends; logs and secrets go to DIRECTORY.
 
 Prints one line when it is ready: the port where it is told what to do.

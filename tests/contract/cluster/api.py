@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The administrator's calls to the API server."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives `support.kubelet` with real sidecars: node, token, processes, and the pods' status in the API.
 
 The trainer's container is started and ended by the caller, who is told by the pod's `starts`, `runs` and `deleting`.

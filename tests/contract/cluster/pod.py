@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker pod of the cluster: what its containers are started with, and how they are by `support.kubelet`."""
 
 import asyncio

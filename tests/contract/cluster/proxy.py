@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets the API server be away for a while: the sidecars reach it through this."""
 
 import asyncio

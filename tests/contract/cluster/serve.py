@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a caller may tell the cluster and ask it: `POST /<command>` with arguments as JSON, answered with JSON.
 
 create(spec)                 an ElasticJob; returns its name

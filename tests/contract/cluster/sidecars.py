@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts sidecars quickly: each is a process of its own, forked from one that has imported everything."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seven torchruns of `--rdzv-backend=kubernetes` under too little CPU: `make overload`.
 
 The shape is that of torch's own test of ranks in a heterogeneous group: nodes with different numbers of processes, 25

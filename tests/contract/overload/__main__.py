@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the container, cuts its CPUs, and judges. Exits with 1 if a run fails."""
 
 import argparse

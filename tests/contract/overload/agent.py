@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node's torchrun: `agent HOST PORT FOLDER NODE PROCESSES`. The folder has what a kubelet puts into a pod."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the container: an API server, and the torchruns of all nodes. Exits with 0 if each of them has."""
 
 import os

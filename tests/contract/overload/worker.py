@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One training process: says that it begins, takes steps with all others until the file `finish` is there, and says
 which ranks its node had."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may change in torchrun's own process before its second round, so that no prestarted process can stand for a new
 one.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The jobs of test_warm_restart.py, each from its start to its end. Some run at once."""
 
 from __future__ import annotations

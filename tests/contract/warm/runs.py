@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets `training.observe` train, fresh or warm, and says what its processes saw.
 
 A round ends by a training process that ends as it is told; the next one is formed of the same worker.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the shape of PyTorch's recipe on asynchronous checkpoints: FSDP2, a Stateful for the state, DCP's async_save.
 
 A save goes on in a thread while the next epoch trains. torch writes `.metadata` last: without it a save is not whole.

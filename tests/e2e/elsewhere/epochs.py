@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a framework takes for the rest of an epoch: `epochs.py FRAMEWORK`, first as two processes, then as three.
 
 The first ones save after STEPS steps of their first epoch and end; the others go on from there to its end. Each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the shape of PyTorch's minGPT-ddp: a small transformer of characters, dataclasses, loader workers.
 
 The snapshot is a dataclass, written from a buffer by local rank 0, which here is one process in each worker.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the shape of the multi-node script in PyTorch's tutorial on fault tolerance: a Trainer class, one snapshot.
 
 The path of the snapshot is relative, and each process of local rank 0 saves, which here is one in each worker.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each test of this folder is a row of the table of faults."""
 
 from collections.abc import Callable, Generator, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One row of the table of faults: what an event did to a job. Told and re-formed are what the trainers logged."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m e2e.faults.readme`: README's table "What happens when", of the figures in build/faults.json.
 
 It has the sentences of each row; whatever else README says of a fault is not made here.

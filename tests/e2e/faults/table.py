@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of faults, put together where the tests may run in several processes: rows travel with their reports."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API server is away, slow, or has forgotten what it told. Training does not notice.
 
 One training goes through all of it.

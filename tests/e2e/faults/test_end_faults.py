@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that end at different times, or while others start again."""
 
 import pytest

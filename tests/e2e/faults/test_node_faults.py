@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes are lost, emptied or full."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The leading operator is lost, stopped or frozen. Another one goes on with the job, and its training does not notice.
 
 One training goes through all of it.

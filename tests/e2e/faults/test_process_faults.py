@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's processes and containers are killed: one after the other in one training, with --whole in one each."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target changes faster than the group can follow."""
 
 import json

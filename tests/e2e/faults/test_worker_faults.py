@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's pod is lost, or its trainer never gets to train."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that change a job and wait, on paper: what they wait for, and when they do not."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which cluster is asked, by kubeconfigs on paper: the one that kubectl would ask."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs read: the one schema of docs/cli.md, for one job and for many."""
 
 import json

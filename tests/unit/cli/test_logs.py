@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs over rounds and pods, of a cluster on paper: tests/e2e/test_cli.py has them of a real one."""
 
 import threading

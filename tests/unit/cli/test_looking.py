@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that change nothing, of a cluster on paper: lists, watches, and the forms of their output."""
 
 import json

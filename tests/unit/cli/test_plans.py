@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is planned on paper: a manifest from a command line, and what a change of the size leads to."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program around the commands: completion, help, and that its distribution fits the others."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Through which proxy: the kubeconfig's, else that of the environment, as Go programs read it."""
 
 import pytest

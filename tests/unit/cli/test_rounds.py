@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time line of a job, what counted, and what its members do."""
 
 from dataclasses import replace

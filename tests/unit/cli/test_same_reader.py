@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tool names whom the operator names: both are given the same pods, records and nodes, with drains and spares."""
 
 import re

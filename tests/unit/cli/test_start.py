@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program as a process: what it imports, as that is most of its time, and how it ends when nobody reads."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts and tables in a width: words stay whole, however narrow a terminal is."""
 
 import pytest

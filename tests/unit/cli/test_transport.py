@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests on a real socket: who asks, how the server is known, and how a login is proved."""
 
 import base64

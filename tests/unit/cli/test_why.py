@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`why` on paper: which workers are told together, what follows when, and what no test makes in a cluster."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`why` on what a real API server and a real cluster showed: tests/e2e/test_cli.py and tests/api/test_cli.py made each
 situation and kept it (`RECORD_SCENES=1`)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What TLS takes for a certificate."""
 
 from itertools import repeat

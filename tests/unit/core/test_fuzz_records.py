@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Anything in the place of ElasticWorkers: the operator reads it, and forms no round of nonsense."""
 
 from ipaddress import ip_address

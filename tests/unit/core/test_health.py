@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health port of operator and sidecar: who gets an answer, and what a caller can take of the process."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a sidecar gives a sign of life, and for how long it may give none."""
 
 import asyncio

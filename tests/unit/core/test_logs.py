@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs as JSON: what a line is about stands in it."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the members of a round are written into a status."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What others wrote is cut where a person would."""
 
 import pytest

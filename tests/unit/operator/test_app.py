@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's process: it stands by, waits for the CRDs, and goes on after a lost Lease."""
 
 import asyncio

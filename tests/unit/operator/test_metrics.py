@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics as Prometheus reads them."""
 
 from collections.abc import Iterator

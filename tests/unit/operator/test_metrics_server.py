@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics over TLS: who gets them, who is told what, and what a caller can take of the process."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In which order the work on a job is done, and what is not done at all before the status is written."""
 
 from copy import deepcopy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator keeps of each worker, in memory: 20,000 of them are to fit into one process of 512 MiB."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cluster tests' agent without torch, at a sidecar that the test plays: it asks and tells what torchrun does."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart's files agree with each other and with the project; the e2e tests tell whether it works."""
 
 import json

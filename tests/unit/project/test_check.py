@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make check` chooses to run after a change, and that it leaves out nothing without saying so."""
 
 import json

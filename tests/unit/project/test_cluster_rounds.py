@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of `make bench-c10d-cluster`: read from the script's log, and put together."""
 
 import json

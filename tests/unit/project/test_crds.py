@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CRDs that are generated from the models, and what a checkout must not hold."""
 
 import re

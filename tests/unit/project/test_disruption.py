@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runc may fail to do on a busy machine is done again, and nothing else is."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documents name is there: fields, metrics, values, options, targets, files."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documents repeat from the code must stay true."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages as GitHub shows them become pages as mkdocs reads them."""
 
 import re

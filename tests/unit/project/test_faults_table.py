@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of `make faults`, in which a fault of a fresh and of a warm job is one row."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each check of `make lint` and `make release` finds what it is there to find: `guards.cases` has what is broken."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the import contracts of `pyproject.toml` cannot say; what they find is in `guards.cases`."""
 
 import ast

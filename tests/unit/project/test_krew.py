@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """krew's manifest of the command line tool: made of the release's archives, and by krew's rules."""
 
 import hashlib

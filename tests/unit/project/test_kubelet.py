@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a kubelet makes of its containers, in the words of its status."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The seeded mistakes can still be made: `make mutants`, which tries them, is no part of `make test`."""
 
 import ast

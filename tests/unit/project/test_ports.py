@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many processes run tests at the same time: a port that two of them are given fails a test, once in many runs."""
 
 import socket

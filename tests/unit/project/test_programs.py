@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `support` says when a program is missing or does not come up."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What makes a release refuses one that does not agree with itself."""
 
 import importlib

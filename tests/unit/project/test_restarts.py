@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of `make bench-restart`: the first step of a new group, the parts before it, and how they are shown."""
 
 import json

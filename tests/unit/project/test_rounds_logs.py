@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make bench` shows of its processes: the end of a log when one fails, and nothing otherwise."""
 
 from pathlib import Path

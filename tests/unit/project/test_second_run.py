@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test that times out runs once more, alone, and no other does; `make flakes` counts them all."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The licence's line at the head of source files."""
 
 import sys

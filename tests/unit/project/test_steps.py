@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time left of a set-up, as hack/cluster/steps.sh tells it: at the pace of the machine that it runs on."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests on a cluster take for the condition of a stock alert: each can be met."""
 
 from typing import Any

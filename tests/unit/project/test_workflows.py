@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workflows call what there is, cannot pass over a failure, and run nothing that can change behind their back."""
 
 import os

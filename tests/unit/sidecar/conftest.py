@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sidecars with real sockets, and patience, for all tests of the sidecar that name them."""
 
 from collections.abc import AsyncIterator

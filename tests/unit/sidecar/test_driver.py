@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the driver tells a trainer is so: its word is recorded, or it is told that it is not. In virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which incarnation of the sidecar this is."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sidecar between the plug-in and an API server that fails in one way each: what the trainer is told, and in time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plug-in is laid out for the trainer once in a pod's life, and told of when it is whole."""
 
 from pathlib import Path

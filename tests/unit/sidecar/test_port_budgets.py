@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a flood of each port that others reach costs in memory: the port is in a process of its own."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecars' sockets: the trainer's API, the tunnel, health. See `two_sidecars`."""
 
 import asyncio

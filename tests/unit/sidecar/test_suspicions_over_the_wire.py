@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sidecars of a round whose processes stand still or are cut off, in virtual time: who suspects whom, and who acks."""
 
 import asyncio

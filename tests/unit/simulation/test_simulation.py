@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation itself: the same seed is the same history, everything happens, and a mistake is told with its seed."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the simulated API server stores: versions share what has not changed, and none is changed after it was."""
 
 import json

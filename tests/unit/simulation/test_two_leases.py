@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two installations in one namespace, each with its Lease: one goes on, nothing is lost, and the other comes back."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the processes below an agent inherit, and which of them may speak for the job."""
 
 from elasticjob_torch.environment import ENDPOINT, MARK, HandedOn, endpoint_of, handed_on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wire says what both sides do: neither gains or loses a call, a field, a word or a limit alone."""
 
 import json

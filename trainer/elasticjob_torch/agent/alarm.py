@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends a wait of the agent as soon as something has happened, instead of polling.
 
 torch's agent sleeps for its monitor interval between two looks at its processes and at the rendezvous, and Python's own

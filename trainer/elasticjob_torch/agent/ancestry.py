@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which process started which in this container, as far as /proc tells.
 
 A training process may be started through a wrapper (``bash bind.sh``, numactl, nsys) that waits for it. The children of

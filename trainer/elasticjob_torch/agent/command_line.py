@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program that this process was started as (torchrun with its options, or another launcher), and the start of its
 container.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The failures of training processes that torch's agent notices: it only logs them, and tells its rendezvous nothing.
 
 The agent makes a ``ProcessFailure`` for each process that ended in failure, from the error file that the process left.

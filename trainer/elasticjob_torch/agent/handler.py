@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's `RendezvousHandler` over the sidecar: the interface that the agent calls, in torch's terms.
 
 The sidecar knows the rounds, and `Membership` this agent's part in them. This module combines both with the round's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapts torch's elastic agent to the job where torch has no hook: wraps four of its methods, in this process.
 
 Nothing here knows a round or the sidecar. Each wrapper passes on the arguments and results of torch's own method, so

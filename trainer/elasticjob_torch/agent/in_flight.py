@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has training processes that are about to be stopped write the exception in flight.
 
 A failed process may be in a ``finally`` for long, while its peers see the connection break and fail first. SIGTERM

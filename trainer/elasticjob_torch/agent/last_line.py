@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends torchrun's log with the reason for its end, in one sentence, where Python would show sixty lines of torch's
 calls.
 

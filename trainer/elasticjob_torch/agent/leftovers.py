@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends what earlier starts of this agent's processes left behind, before the next ones start.
 
 torch ends the process group of each training process. A child in a session of its own lives on, such as a server that a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One agent's membership in the rendezvous: its state machine, over HTTP, in real time.
 
 The handler translates this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`

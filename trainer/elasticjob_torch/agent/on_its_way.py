@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which exception is in flight in a process, as opposed to one that was caught and is being handled.
 
 Python reports both alike: `sys.exc_info` has an exception in a ``finally`` and in an ``except``. An ``except`` that

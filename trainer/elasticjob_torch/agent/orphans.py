@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends the training processes that a killed agent left behind in this container.
 
 A killed agent cannot stop its training processes. If it was the container's first process, they die with it. Otherwise

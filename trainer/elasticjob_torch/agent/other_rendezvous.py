@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends a torchrun that was started in a worker with another rendezvous than the job's.
 
 Each such worker would train by itself, beside the others and on their checkpoints, while the job waits for all of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface between the rendezvous handler and prestarted processes for the next round.
 
 `elasticjob_torch.warm` implements it and is optional: no other package imports it. `create_handler` receives it.

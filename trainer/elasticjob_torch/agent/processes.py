@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inspects this container's processes, and ends some. Without /proc there are none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reaps orphans of the container if the agent is its first process: the kernel makes them its children.
 
 torchrun waits only for the processes that it has started, so each loader worker of a killed training process would stay

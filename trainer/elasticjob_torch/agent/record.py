@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps why a training process fails: the exception that ends it, as torch's ``@record`` does, or its last line.
 
 Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor if a framework shows the exception itself;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings of a handler: endpoint, run id and ``--rdzv-conf`` from torchrun; times from the job's environment.
 
 Pure: no environment, no sockets, no torch. Every error names the option at fault.

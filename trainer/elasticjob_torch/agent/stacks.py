@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has a training process write its Python stacks to its stderr when its agent asks, even from an endless loop in C.
 
 ``sitecustomize`` calls this at the start of each Python process: so it must be cheap, and imports no torch. The signal

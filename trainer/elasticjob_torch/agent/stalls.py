@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inspects an agent's training processes when no member of the round takes steps: what each does, and its stacks.
 
 The state of a process's main thread is read from the kernel, several times within a second: a process that was stopped,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One agent's way through the rendezvous, from its start to its end, without torch, threads or sockets.
 
 It holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change, and how it

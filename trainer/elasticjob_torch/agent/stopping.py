@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchrun's signals: a stop signal ends it before it has started its training processes, and SIGCHLD is not ignored.
 
 torch installs its signal handlers only when it starts training processes, after the first rendezvous. Until then a

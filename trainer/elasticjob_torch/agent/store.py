@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The round's store as torch's agent uses it.
 
 It passes each call on to a TCPStore, but its waits end with the round, where torch's own would wait for up to 300

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The round's TCPStore: how rank 0's agent serves it, and how the others connect.
 
 It is served with the trainer's own torch, on a socket bound to loopback (``host_name`` alone would still bind every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torchrun rendezvous backend "kubernetes": torch's own dynamic rendezvous, kept in a ConfigMap.
 
 For pods without an ElasticJob operator: bare ones, or those of a Job, a JobSet or a StatefulSet. It needs a service

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod's access to the API server: address, certificate authority and token, from the places where the kubelet puts
 them.
 

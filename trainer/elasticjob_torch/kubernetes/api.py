@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the Kubernetes API over HTTPS, with the standard library alone. It knows no kind of object.
 
 A call that fails temporarily (no answer, a busy or restarting server, a token just replaced) is repeated until its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's `RendezvousBackend` over a ConfigMap: a digest of the state is its fencing token.
 
 Heartbeats have keys of their own in the ConfigMap; writing them does not change the token.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times that all nodes agree on, whatever their own clocks show.
 
 torch drops a node whose heartbeat is older than a limit by the reader's own wall clock. So times are kept in the API

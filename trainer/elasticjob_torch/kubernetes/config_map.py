@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One ConfigMap, its content and its changes. The meaning of the content is unknown here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's own dynamic rendezvous over the ConfigMap, protected from causes that would end the training needlessly.
 
 The rendezvous is `DynamicRendezvousHandler`'s. Around it: training processes go on while the API server is unavailable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes' heartbeats: their form in the ConfigMap, and which nodes are silent. Pure.
 
 Each node has a key of its own, so that a heartbeat is written whatever the others write meanwhile. A node is silent if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a node's heartbeats, in a thread that waits neither for this process nor for other nodes' writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of a ConfigMap's keys for a store's keys: any text is allowed, and letters and digits stay readable.
 
 A character that a ConfigMap does not allow becomes ``_`` and each byte in hexadecimal. Names that would be too long end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings on torchrun's command line: the endpoint, and the keys of ``--rdzv-conf``.
 
 Pure: no environment, no files, no torch. Every error names the option at fault.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's rendezvous state as JSON that a person can read, and back.
 
 torch pickles its state, and unpickling executes whatever the bytes contain. So only JSON is kept in the cluster, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's `Store` over one ConfigMap, for the exchange between agents before and after training.
 
 It is the counterpart of `EtcdStore`. Each value is a key of the ConfigMap, so all of them together have 1 MiB. Changes

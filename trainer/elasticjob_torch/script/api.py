@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions for training scripts: `current`, `wants_restart` and `report`. All of them are optional.
 
 Each call reads and writes memory, in microseconds; threads that start at the first call use the network (`client`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The threads behind a script's calls: one holds a stream of events from the sidecar, one sends.
 
 Both are daemon threads, made when they are first needed. The script's own thread only reads and writes memory.

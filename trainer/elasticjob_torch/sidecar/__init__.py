@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client of the sidecar's API, with the standard library alone."""

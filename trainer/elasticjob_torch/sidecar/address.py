@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The address of the sidecar's API: a port of the pod's loopback or, where loopback is the node's, a socket in a folder
 that only the pod's containers have."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs calls that may hang in C++ on a thread of their own, so that the caller never hangs with them.
 
 torch's TCPStore blocks without limit and ignores signals on a connection that stays open but silent. The agent's main

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the sidecar's trainer API: one HTTP request each.
 
 Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a round means. Each

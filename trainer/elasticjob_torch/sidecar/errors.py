@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors of a call to the sidecar: no answer, or an error as the answer."""
 
 from __future__ import annotations

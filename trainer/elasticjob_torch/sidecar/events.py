@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event stream from the sidecar, which a thread holds open for the process's whole life.
 
 It has two uses. The open connection shows the sidecar that this process lives: if the process is killed, the kernel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warm restart: the next round's training processes are started ahead of it, and wait with their imports done.
 
 A **prestarted** process is started with exactly the command of a training process. Python imports our ``sitecustomize``

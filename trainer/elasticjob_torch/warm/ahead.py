@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the first prestarted processes when torchrun itself starts, before its agent has imported torch.
 
 `sitecustomize` calls `begin` in each process of a job with warm restart. So this module imports only what it needs to

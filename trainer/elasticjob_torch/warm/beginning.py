@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The imports at the beginning of a script, read from its text: for the first start, when nothing is learned yet.
 
 Pure. It stops at the first statement that may do more than import or define, and at the first import of one of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command of torchrun's training processes, derived from its own command line before torch is imported.
 
 Pure. Only what is certain counts. A wrong guess costs a prestarted process, as it is compared with torch's request.

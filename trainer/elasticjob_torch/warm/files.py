@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files for a prestarted process: a file that cannot be read or written is no error."""
 
 from __future__ import annotations

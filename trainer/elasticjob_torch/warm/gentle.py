@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slows early imports down from inside: a finder that finds nothing, but is asked before each module is searched.
 
 A process cannot use its priority for this, as it could not raise it again. So it rests several times as long as it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prestarted processes that were ordered to train and have not yet reported how they begin: warm, in the ordinary
 way, or not at all."""
 

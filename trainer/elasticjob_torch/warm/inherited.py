@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process inherits from the thread that starts it, besides arguments, environment and descriptors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replaces the processes that torch's agent starts by prestarted ones, and starts the first of these.
 
 torch's `SubprocessHandler` starts a process by ``Popen``. That name is redefined in its module, and in no other. Calls

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The knowledge of a script's imports: the notes of each training process, the findings of prestarted ones, and the
 list for others.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learns in a training process what its script imports, in which order and state, from the interpreter's audit events.
 
 It notes the outermost imports of modules that are not the script's own: those that begin while no other such import is

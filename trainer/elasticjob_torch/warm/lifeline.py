@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends a prestarted process whose agent is gone, even in the middle of an import, where it does not read its socket.
 
 It is a pipe; the agent has the other end. When that is closed, by the agent or by its death, the kernel sends SIGIO to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The messages between agent and prestarted process, and when a prestarted process may replace an ordinary start.
 
 Pure. Messages are JSON after their length, agent to process:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which libraries a script has patched: a library that is imported after that may copy the patch.
 
 ``torch.load = functools.partial(torch.load, weights_only=False)`` is such a patch. It watches functions and classes of

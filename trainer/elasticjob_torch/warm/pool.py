@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a prestarted process for each of an agent's training processes: when to start one, and its further life.
 
 `learned` knows their early imports.

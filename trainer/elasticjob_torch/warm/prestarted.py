@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work of a prestarted process between Python's own start and its script: early imports, then a wait for orders.
 
 `sitecustomize` calls `prestart`, which returns when the process is to train. Otherwise it never returns: the process

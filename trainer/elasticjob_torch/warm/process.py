@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A prestarted process as its agent sees it: started, given work, watched, and handed over or ended."""
 
 from __future__ import annotations

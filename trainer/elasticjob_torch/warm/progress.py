@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells a slow process from a hanging one by the work of it and its children.
 
 An import from a slow disk takes long, and on a busy machine longer, but it always makes some progress.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notes which of a round's variables early imports read, and by which module; it imports only modules that Python has
 loaded.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much memory is free in this container, and how much a process holds. Without /proc nothing is known."""
 
 from __future__ import annotations

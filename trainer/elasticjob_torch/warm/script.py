@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an import can see of the script before it runs: its folder, and its own name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state that a script may set before an import and that the import may depend on or set too, as a short text for
 comparisons.
 

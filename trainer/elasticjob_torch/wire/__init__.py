@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wire between a pod's trainer and its sidecar: the one source of its calls, fields, words and limits.
 
 The plug-in and its scripts use it, the sidecar serves it (its image has this package too), and `docs/trainer-api.md` is

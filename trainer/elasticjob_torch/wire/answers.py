@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's messages: one for each answer, and one for the events of each stream."""
 
 from __future__ import annotations

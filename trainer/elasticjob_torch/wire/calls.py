@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calls of the trainer API: their messages, their answers, and their refusals."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fields of messages: what each may hold, and how a message is read from JSON or a query and written again.
 
 A message is a frozen dataclass whose fields are annotated with a type, a rule and a meaning. It is checked whenever it

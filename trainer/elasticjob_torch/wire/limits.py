@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits and times of the trainer API, which both sides observe."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The requests of trainers and scripts to the sidecar: a message for each call, in a query if its method is GET."""
 
 from __future__ import annotations

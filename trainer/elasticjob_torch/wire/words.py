@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words of the trainer API, and the meaning of each refusal."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // CoreDNS with the plugins that kubeadm's Corefile names, and no other: the rest would bring the clients of four
 // clouds with it, most of what there is to compile.
 package main

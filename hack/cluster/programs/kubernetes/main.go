@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kubernetes' programs as one, which is linked once: the name that it is called by says which of them it is. Each is
 // started as its own main package of k8s.io/kubernetes/cmd starts it.
 package main

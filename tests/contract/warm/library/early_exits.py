@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends the process when it is imported before the script runs."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Never comes to an end when it is imported before the script runs."""
 
 import os

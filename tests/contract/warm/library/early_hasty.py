@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a thread, but only when no script runs yet: what nobody could have learned from the script."""
 
 import threading

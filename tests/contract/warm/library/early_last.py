@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script's last import but for its own modules: whoever has it early has all of them, and says so."""
 
 import os

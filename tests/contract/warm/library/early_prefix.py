@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes its defaults from the variables that begin with a prefix of its own, as tqdm does.
 
 tqdm itself is in the tests only where the examples' packages are.

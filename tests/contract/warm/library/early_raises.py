@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cannot be imported before the script runs."""
 
 from early_package import is_early

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remembers what it sees when it is imported: of the script that imports it, too."""
 
 import os

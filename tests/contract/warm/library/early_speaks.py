@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Speaks when it is imported: Python's streams, the C library's, a warning, a log."""
 
 import ctypes

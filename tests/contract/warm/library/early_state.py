@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes the state of the process when it is imported, as libraries do, and opens a file."""
 
 import atexit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes long to import before the script runs: until somebody says that it is enough."""
 
 import os

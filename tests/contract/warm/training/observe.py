@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training script that looks at itself: writes all it can see to `seen-<pid>`, then ends as `end-<pid>` says.
 
 It imports `library`'s modules, which do what real ones do when they are imported; CONTRACT_IMPORTS has more of them.

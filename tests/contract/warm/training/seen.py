@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process can see of itself, item by item. A module of the script's own folder."""
 
 import builtins

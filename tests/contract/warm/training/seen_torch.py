@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process can see of its torch, item by item. Imports torch only where it was imported before."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One tree of errors: what an answer becomes, and in which words."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where each kind is, and what a request is called."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pauses between tries."""
 
 from elasticjob.kube.retry import Backoff, RetryPolicy

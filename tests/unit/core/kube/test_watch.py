@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From where a watch goes on, whatever became of the last."""
 
 from typing import Any

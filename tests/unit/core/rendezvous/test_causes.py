@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words beside the rules' sentences, by which metrics count: each round and loss has one, and there are few."""
 
 from collections.abc import Callable

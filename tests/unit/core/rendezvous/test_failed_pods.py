@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pods a step finds failed, by their own or their nodes' fault, story by story."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that hangs: its round is ended as by a failure of the training."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each check of the invariants can fail: a row is a step that breaks one rule, and what the check says of it."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of moves, and what ends by plan: tables, and no stories, which are in the transcripts."""
 
 from dataclasses import replace

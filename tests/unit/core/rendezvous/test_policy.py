@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job's policy for failures, story by story; which rule matches a worker is read elsewhere and given here."""
 
 from dataclasses import replace

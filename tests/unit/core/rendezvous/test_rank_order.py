@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks by topology, story by story: neighbours in rank are neighbours in the network, and rank 0 has survived."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random lives of jobs with up to eight workers: no order of events breaks an invariant, nothing depends on the order
 in which workers are listed, and calm leads to Formed or Closed. `tests/model` goes through small jobs completely."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The roster against what the CRDs hold: an index that they refuse is a pod whose record can never be written."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes that a round may have, story by story: the largest that fits is formed, and the others wait for another."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendezvous, rule by rule, as transcripts: each is the story of one job, and its title is the claim.
 
 `support.rendezvous_transcript` says how to read them. `REWRITE_TRANSCRIPTS=1 pytest PATH_OF_THIS_FILE` writes them anew

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The access of a job's workers: made, kept as it should be, never taken from others. In virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Workloads of a gang: made, given back, and what is said where there is no Kueue. Over a stand-in for it."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The questions to sidecars: how many, how often, and that no step waits for an answer. In virtual time."""
 
 import asyncio

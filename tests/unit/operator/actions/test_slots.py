@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How jobs share what the operator does at once. In virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes of a try to write a job's status: nothing that follows from it may be done before."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator asks of the API server has an end."""
 
 from collections.abc import AsyncIterator

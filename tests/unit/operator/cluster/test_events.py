@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events: their order, and how many of them there are. In virtual time."""
 
 import asyncio

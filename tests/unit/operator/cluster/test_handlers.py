@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kopf as it is used here: its settings, its watches, its end. In real, short seconds."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Lease: its clock, and what its holder waits for, in real, short seconds."""
 
 import asyncio

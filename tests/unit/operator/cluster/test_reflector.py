@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Listings into the cache, and watches that go on from them."""
 
 import asyncio

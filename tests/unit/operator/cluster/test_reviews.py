@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a verdict on a token is kept, and how little a stranger can make the operator ask."""
 
 import asyncio

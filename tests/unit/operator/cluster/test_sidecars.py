@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sidecar answers to the operator: any other answer, and any other server, is none."""
 
 from http import HTTPStatus

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the watches go on."""
 
 from types import SimpleNamespace

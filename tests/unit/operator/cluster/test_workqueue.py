@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work queue, in virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes on which a job's workers have failed, step by step, as the status keeps them."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a job from its full size, as data: who is named, since when, in which order, and how little it takes."""
 
 import json

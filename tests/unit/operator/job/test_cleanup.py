@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of pods that have served: deleted, ended with their logs kept, or left alone."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For how long a job has been active: from its start on, over suspensions, operators and its end."""
 
 import pytest

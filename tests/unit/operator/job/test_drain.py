@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that are about to go, read from their taints, and how long their pods are kept from eviction."""
 
 from typing import Any

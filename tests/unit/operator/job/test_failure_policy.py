@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rule of a job's podFailurePolicy matches what a pod and its record say."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who suspects others again and again without cause is replaced; who loses lines is not."""
 
 import pytest

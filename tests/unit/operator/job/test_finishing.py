@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people read while containers go on after their torchrun has ended in success."""
 
 from dataclasses import replace

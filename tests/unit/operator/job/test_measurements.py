@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step adds to the metrics; above all that nothing is added twice, by whomever the job is led."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of how many pods the budget says that they have to stay: never fewer than can be ready."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether members are cut off from rank 0, who is named for it, and that nobody is replaced."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator reads from pods and records."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the operator writes a new status, and what may follow before it does."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the training is: whose word counts, how it reads."""
 
 from dataclasses import replace

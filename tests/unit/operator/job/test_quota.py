@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which Workloads a gang should have, and what they allow: by cases, and in random lives over a queue with a quota."""
 
 from collections.abc import Iterable

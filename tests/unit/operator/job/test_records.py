@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which records the operator believes, and what it says of the others."""
 
 import hashlib

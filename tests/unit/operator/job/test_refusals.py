@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods that the cluster refuses: when they are tried again, what is told, and what is no refusal."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of the API server, in its words, and what they lead to in ours."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who ends round after round by joining again is replaced, unless it fails or takes steps between."""
 
 from collections.abc import Mapping

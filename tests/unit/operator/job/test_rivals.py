@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two installations that look after the same jobs: which of them goes on with them, on paper."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sidecars the operator asks what keeps them from joining, and what it makes of their answers."""
 
 from datetime import datetime

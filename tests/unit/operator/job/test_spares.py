@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator says of spares, and when it makes their pods."""
 
 from dataclasses import replace

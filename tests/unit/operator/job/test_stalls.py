@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a training hangs, and who is named for it."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a formed round trains, and until when its processes only start."""
 
 from dataclasses import replace

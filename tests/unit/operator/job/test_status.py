@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status that people and sidecars read."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where workers are, read from the labels of their nodes; only of jobs whose ranks are laid out by it."""
 
 from elasticjob.reading import Node

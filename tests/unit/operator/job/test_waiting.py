@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a worker is not there yet, read from its pod: each cause has its word, its object and its remedy."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a gang's pods get from the quota that they take: of flavors and of checks, and never against the template."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NetworkPolicy of docs/recipes.md opens what the pod of a worker, as it is rendered, needs, and nothing to others.
 
 What a network plug-in makes of it is not shown: the test cluster's enforces none.

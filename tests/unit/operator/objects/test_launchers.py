@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trainer's command: what is refused with a sentence, what is let pass, and what is hinted at."""
 
 import time

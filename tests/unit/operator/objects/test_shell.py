@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hack/cluster/env.sh serves scripts and people: it does not change the shell of who sources it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Templates that are refused, and the pods that come of good ones."""
 
 import ast

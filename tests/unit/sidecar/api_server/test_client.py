@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's calls over real HTTP to an API server that falls silent: each gives up, and says what it waited for."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's calls as an API server sees them: where they go, whose they are, and what comes of each answer."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job's watch: what is passed on, and how it goes on after the stream ended. In virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a sidecar from the API server: each cause names the object, what to set, and where."""
 
 import asyncio

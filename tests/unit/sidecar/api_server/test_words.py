@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the worker's record says under an operator that pings: answers and suspects at once, else next to nothing.
 
 In virtual time.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker's record: what is written, in which order, and what survives failures. In virtual time."""
 
 import asyncio

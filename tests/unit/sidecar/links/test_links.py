@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links between two real sidecars, over real TLS: who has one, what a break or a silence makes of it, and answers."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is suspected when: rank 0 by the others, and the others by rank 0. Times are numbers."""
 
 import pytest

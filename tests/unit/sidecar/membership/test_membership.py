@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transcripts of one worker's side of the rendezvous.
 
 Lines at the margin are what happens; indented lines are what the worker then asks, answers and tells. `me` is

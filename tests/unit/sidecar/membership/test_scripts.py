@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may save before the trainer is told that its round is over, and for how long it is kept from it."""
 
 from dataclasses import dataclass, field, replace

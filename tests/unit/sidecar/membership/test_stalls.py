@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a worker's script stalls, and what its record says then."""
 
 from dataclasses import dataclass, field

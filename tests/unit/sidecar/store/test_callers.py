@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When all training processes of a round have connected to its store."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that makes a sidecar's certificate."""
 
 import subprocess

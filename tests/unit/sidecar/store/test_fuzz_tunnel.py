@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Anything that somebody can send to the two ports of the tunnel, at the level of sockets.
 
 The peers' port is open to the whole cluster: what does not prove itself is closed in time, whatever it sends, and keeps

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tunnel's port under a flood of callers that do not show who they are, from several addresses as from pods."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is let in to the round's store by another sidecar, over real TLS: exactly the round's other members."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example in `docs/trainer-api.md`, played as it stands there: the test is the operator."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Anything that a process in the pod can send to the trainer API, over real HTTP.
 
 Each request gets an answer in time: never an error of the server's own, and in the API's own form whenever it was HTTP

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sidecar's HTTP is to training scripts: a stream to look on, time to save, and their progress."""
 
 import asyncio

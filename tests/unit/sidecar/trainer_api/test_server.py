@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trainer API's port on loopback: what one process of the pod can take from the others."""
 
 import asyncio

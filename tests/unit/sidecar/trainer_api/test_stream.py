@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sidecar's streams never fall silent for longer than their listeners wait, whatever changes. In virtual time."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training processes that are real ones, started as torch's agent would."""
 
 import os

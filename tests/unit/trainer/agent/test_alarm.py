@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent's wait ends when there is something to see, and lasts otherwise."""
 
 import subprocess

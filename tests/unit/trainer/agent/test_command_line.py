@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process was started as, from its arguments and from /proc."""
 
 import os

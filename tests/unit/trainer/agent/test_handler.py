@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The handler and its store over stand-ins of torch's few classes; real torch is met on the cluster.
 
 The sidecar is real HTTP. The store is a dictionary, shared by all clients of its port as a TCPStore is.

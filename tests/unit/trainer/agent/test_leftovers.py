@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What earlier starts of an agent's processes left behind is ended, and nothing else; on real processes."""
 
 import os

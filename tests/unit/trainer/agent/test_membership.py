@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which exception is on its way through a process, and which is only handled where it was caught."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A torchrun in a worker that would pass over the job's rendezvous."""
 
 import os

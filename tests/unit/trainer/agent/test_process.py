@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the plug-in does with its process: orphans of a killed agent, stop signals, calls that hang."""
 
 import gc

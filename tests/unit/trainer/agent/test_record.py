@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exception that ends a training process is kept for its agent, and nothing else of its process changes."""
 
 import json

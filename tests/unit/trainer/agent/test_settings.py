@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torchrun's options mean to the plug-in."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent finds out about its training processes, which are real ones here, and what these write themselves."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a call to the API server may take, and over which connection."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kubernetes handler makes of its surroundings: torch's handler and the backend are stand-ins."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is silent, and how a node's heartbeats are written: virtual time, and a ConfigMap in memory."""
 
 import gc

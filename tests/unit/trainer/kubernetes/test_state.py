@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON of torch's rendezvous state, its times, a store's key names, and what torchrun may say."""
 
 import json

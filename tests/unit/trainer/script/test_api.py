@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training script may ask and tell: from memory, in any place, and gone when its process is."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event stream: the newest view in memory, and the connection that tells that the agent lives."""
 
 import json

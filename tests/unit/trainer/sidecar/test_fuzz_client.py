@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Anything in the place of the sidecar's answers: torchrun's plug-in reads it, or says what it cannot read, in time."""
 
 import io

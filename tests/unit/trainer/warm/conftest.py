@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent on paper: it prestarts real processes, and starts others in the ordinary way."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script imports before it does anything else."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torchrun will start, from its own command line."""
 
 import pytest

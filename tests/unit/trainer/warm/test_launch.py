@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How warm restart is switched on in torchrun's process, and how it goes on without where it cannot be."""
 
 import subprocess

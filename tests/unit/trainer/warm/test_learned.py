@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a script's imports, and what other pods are told of it."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training process notes of its script's imports, and where that ends."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What agent and prestarted process say to each other, and when a prestarted one may stand for an ordinary start."""
 
 import pytest

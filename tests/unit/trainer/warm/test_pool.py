@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When processes are prestarted, what they import early, and how torch's agent gets them."""
 
 import selectors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prestarted processes: what they are to their script, and what becomes of those that cannot stand for an ordinary
 start.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a process that does not answer is slow, or hangs."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which early imports a variable of a round makes unfit: those that take its value, and no others."""
 
 import re

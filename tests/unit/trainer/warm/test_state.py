@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script changes before an import is noticed, and ends what is imported early."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pool says of the script's imports, for the job's next pods."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A package of a library; it can tell whether a script runs yet."""
 
 import sys
