@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has happened to a job, as its status keeps it: rounds that were formed, nodes on which workers failed."""
+"""A job's history in its status: the rounds that were formed, and the nodes on which workers failed."""
 
 from pydantic import Field
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of workers as a status names them: `0-4 7 9-12`. The standard library only."""
+"""Indices of workers in a status: `0-4 7 9-12`. The standard library only."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-MAX_RUNS = 32  # of which a status keeps no more, so that it stays small however the indices are spread
+MAX_RUNS = 32  # a status keeps no more runs, so that it stays small however the indices are spread
 MAX_INDEX = 2**16  # more than a job may have
 FORM = "indices are written as numbers or first-last, in ascending order, with a space between two"
 
 
 def read_indices(text: Any) -> tuple[int, ...]:
-    """From the form that `written_indices` gives, or from the indices themselves: the first 32 runs, in ascending
-    order. Raises ValueError."""
+    """Indices from the form that `written_indices` returns, or from an iterable of them: the first 32 runs, in
+    ascending order. Raises ValueError."""
     if isinstance(text, str):
         return tuple(_read(text))
     if isinstance(text, tuple) and all(isinstance(one, int) and 0 <= one < MAX_INDEX for one in text):
@@ -20,7 +20,7 @@ def read_indices(text: Any) -> tuple[int, ...]:
 
 
 def written_indices(indices: Iterable[int]) -> str:
-    """The first 32 runs of them."""
+    """The first 32 runs of the indices, as text."""
     return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in _runs(indices))
 
 

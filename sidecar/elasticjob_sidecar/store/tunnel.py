@@ -6,9 +6,8 @@ libraries open stores of their own there.
 
 The tunnel follows the round last handed to this worker's own trainer; connections of another round are closed. A
 trainer of an old round gets an error, never the new store. Every accepted connection has a deadline: torch's client,
-once accepted and then met with silence, blocks forever and ignores SIGTERM. A connection
-that comes before the store is held until it is there: each time it is closed torch writes two C++ stacks to the
-script's log.
+once accepted and then met with silence, blocks forever and ignores SIGTERM. A connection that comes before the store
+exists is held until then: closing it makes the client write two C++ stacks to the script's log.
 """
 
 import asyncio
@@ -93,8 +92,8 @@ class Tunnel:
         self._spare = round, connection  # for the trainer, which connects next
 
     async def _connected(self, round: int, patience: float) -> Connection:
-        """A connection to the store of `round`, which may not be there yet. Raises Refused after `patience` seconds,
-        and when the round is over."""
+        """A connection to the store of `round`, which may not exist yet. Raises Refused after `patience` seconds, and
+        when the round is over."""
         why = ["rank 0's sidecar does not answer"]  # of the last try
         serves = asyncio.create_task(self._until_it_serves(round, why))
         broken = asyncio.create_task(self._until_it_breaks(round))
@@ -160,8 +159,8 @@ class Tunnel:
             self._count(round, self._driver.standing.me)
 
     async def _reached(self, round: int, offset: int) -> Connection:
-        """The store for a process of this pod; or what serves so many ports after it, which is asked for once. Raises
-        Refused, OSError or TimeoutError."""
+        """A connection to the store for a process of this pod, or to the port `offset` after it, which is tried once.
+        Raises Refused, OSError or TimeoutError."""
         seconds = self._open_seconds()
         self._driver.standing.check_round(round)
         if not offset:
@@ -253,6 +252,6 @@ class Tunnel:
 
 
 def _let_go(task: asyncio.Task[Connection]) -> None:
-    """Close what a task has connected that nobody waits for any more."""
+    """Close the connection made by a task that no caller awaits any more."""
     if not task.cancelled() and not task.exception():
         task.result().abort()
