@@ -88,13 +88,8 @@ class Pool:
         """Start a prestarted process, if there is something to import, and enough memory. Raises nothing."""
         with self._lock:
             imports = self._learned.imports(local_rank)
-            if (
-                self._closed.is_set()
-                or self._off
-                or not imports
-                or local_rank in self._prestarted
-                or not self._has_room()
-            ):
+            is_wanted = bool(imports) and local_rank not in self._prestarted
+            if self._closed.is_set() or self._off or not is_wanted or not self._has_room():
                 return
             if any(map(os.isatty, start.outputs)):
                 self._stop("they write to a terminal, which early imports would not see")
@@ -242,9 +237,8 @@ class Pool:
             if code == -signal.SIGKILL or not prestarted.doing:
                 self._stop(f"a prestarted process ended, exit code {code}")
             else:
-                self._blame(
-                    Read(prestarted.doing, "", f"a prestarted process ended in {prestarted.doing}, exit code {code}")
-                )
+                doing = prestarted.doing
+                self._blame(Read(doing, "", f"a prestarted process ended in {doing}, exit code {code}"))
         elif any("unfit" in message for message in messages):
             del self._prestarted[local_rank]
             prestarted.end()
