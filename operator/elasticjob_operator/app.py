@@ -180,7 +180,7 @@ async def _work(
             settings=given,
             standalone=True,
             ready_flag=ready,
-            identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
+            identity=options.identity,  # type: ignore[arg-type]  # kopf would look for a user name, and a pod has none
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )

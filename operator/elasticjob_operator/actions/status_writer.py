@@ -19,7 +19,7 @@ from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
 
 LEFT_SECONDS = 60.0  # between two looks at a job left to another installation
-TELL_SECONDS = 1800.0  # an event is kept for an hour
+TELL_SECONDS = 1800.0  # the API server keeps an event for an hour
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from elasticjob_operator.job.view import JobView
 
 GONE_SECONDS = 60.0  # for so long a late answer may still contain a deleted object
 MOST_GONE = 20_000  # above which old entries are removed
-REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # of a record's status
+REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # fields of a record's status
 
 T = TypeVar("T", Pod, Record)
 

@@ -166,7 +166,7 @@ class Leadership:
             if sent - renewed >= self._times.lost_after:
                 break
             try:
-                async with asyncio.timeout(renewed + self._times.lost_after - sent):  # up to three requests
+                async with asyncio.timeout(renewed + self._times.lost_after - sent):  # for up to three requests
                     await self._rewrite(self._identity)
             except LeaseLost:
                 log.warning("another operator has taken the lease")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists each kind into the cache and has kopf watch on from there, as client-go's reflector does.
+"""Lists each kind into the cache and lets kopf watch from there on, as client-go's reflector does.
 
-kopf alone lists by events, one task for each object, tells nobody what has vanished while a watch was away, and ends
-the operator at an error that a watch reports. So its generator of events is replaced by this one, which lists by itself
-and leaves the watch to kopf. Nothing is lost in between: the watch begins at the version of the listing, and goes on
-from the last version it has seen.
+By itself, kopf handles a listing as events, with one task for each object. It does not report objects that vanished
+while a watch was interrupted, and it ends the operator if a watch reports an error. So this module replaces kopf's
+generator of events: it makes the listings itself, and leaves the watch to kopf. Nothing is lost in between, because the
+watch begins at the version of the listing and continues from the last version seen.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
 
-DEADLINE_SECONDS = 1  # the least that there is
+DEADLINE_SECONDS = 1  # the least that the API server accepts
 
 
 class Cleanup(NamedTuple):

@@ -19,7 +19,7 @@ from elasticjob.terms import RendezvousPhase
 FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
 
-Crashes = Mapping[Member, int]  # how often each container had been started again when that was last announced
+Crashes = Mapping[Member, int]  # how often each container had been restarted when that was last announced
 
 
 class Finishing(NamedTuple):

@@ -134,7 +134,7 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Measurement]:
         yield Measurement(Metric.FINISHING, elapsed)
         return
     if before.phase is FORMING:
-        unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
+        unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or written by an older operator
         yield Measurement(Metric.LOST, elapsed, before.cause or unknown)
     elif says_so(report.before):
         yield Measurement(Metric.LOST, elapsed, FAULT)

@@ -21,11 +21,9 @@ from elasticjob.terms import RendezvousPhase
 
 CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
 STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow for a while
-SETTLE_SECONDS, SETTLE_SECONDS_EACH = (
-    15.0,
-    0.02,
-)  # after a round has formed, until its links can be trusted: those that come late have made suspicions
-FORGET_SECONDS = 60.0  # where no round stands for so long as to tell
+# from the forming of a round until its links can be trusted, and more for each member: late links cause suspicions
+SETTLE_SECONDS, SETTLE_SECONDS_EACH = 15.0, 0.02
+FORGET_SECONDS = 60.0  # if no round stands long enough to tell
 NAMED = 3
 
 

@@ -42,7 +42,7 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is done, and nothing is left."""
+    """It is done, and nothing is left to do."""
 
 
 Agreed: TypeAlias = Written | Unchanged | Deferred

@@ -13,7 +13,7 @@ AGREED_SECONDS, COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 1.0, 5.0
 AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
 # statuses in a second that only report progress, of all jobs together
 PROGRESS_WRITES_A_SECOND = 20
-SOON_SECONDS = 1.0  # what is no news waits so long for more
+SOON_SECONDS = 1.0  # a change without urgency waits so long for others
 
 
 @dataclass(frozen=True, slots=True)

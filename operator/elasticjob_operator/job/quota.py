@@ -207,8 +207,8 @@ def allowed(shares: Iterable[Share]) -> int:
 
 def assigned(shares: Iterable[Share], used: Iterable[int], pods: int) -> list[int]:
     """The numbers of the Workloads whose quota new `pods` take, one for each pod. `used`: the Workloads of the present
-    pods. Each pod takes quota where most is left. A pod beyond all quota, as beside a draining worker, is assigned as
-    if there were some."""
+    pods. Each pod takes quota where most is left. A pod beyond all quota, as beside a draining worker, counts against
+    the first Workload."""
     left = Counter({share.number: share.held for share in shares if share.counts})
     left.subtract(number for number in used if number in left)
     found: list[int] = []

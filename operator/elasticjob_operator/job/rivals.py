@@ -12,7 +12,7 @@ from elasticjob.api import ElasticJobStatus, LeaseIdentity
 from elasticjob_operator.job.pace import is_due
 
 OUTBID_TIMES, OUTBID_SECONDS = 2, 60.0
-GONE_SECONDS = 600.0  # for which the other has done nothing of what was due
+GONE_SECONDS = 600.0  # after which a rival that does no due work counts as gone
 
 
 def is_rival(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
@@ -51,7 +51,7 @@ class Rivalry:
 
     def __init__(self, rivals: Rivals, namespace: str) -> None:
         self._rivals, self._namespace = rivals, namespace
-        self._wrote = False  # a status that no rival has been seen to write over
+        self._wrote = False  # a status that no rival has overwritten, as far as is known
         self._seen: ElasticJobStatus | None = None
         self._waits_since = 0.0
 

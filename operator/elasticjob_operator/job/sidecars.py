@@ -19,9 +19,9 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
 
-START_SECONDS = 10.0  # a sidecar takes one, and the kubelet looks every five
-SILENT_SECONDS = 30.0  # a sidecar that is ready may have lost the API server since; torchrun takes some to start
-MOST = 8  # asked in one step: one cause keeps most of a job's sidecars, and the status names a few
+START_SECONDS = 10.0  # a sidecar starts in about one, and the kubelet reports it some seconds later
+SILENT_SECONDS = 30.0  # a ready sidecar may have lost the API server since; torchrun takes some seconds to start
+MOST = 8  # asked in one step: most of a job's sidecars share one cause, and the status names only a few
 READY, NOT_READY = "SidecarsReady", "SidecarNotReady"
 NO_ANSWER = (
     "its sidecar is not ready, and does not answer the operator at port {port} of its pod; its log says why "

@@ -10,7 +10,7 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import State
 from elasticjob.terms import RendezvousPhase
 
-LEARNING_SECONDS = 120.0  # in which most scripts have imported what they will
+LEARNING_SECONDS = 120.0  # in which most scripts finish their imports
 LOOK_SECONDS = 5.0
 
 

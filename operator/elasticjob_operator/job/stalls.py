@@ -79,7 +79,7 @@ def hang_of(
     if not any(stall.stalled for stall in stalls):
         return Hang()
     asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallCall(agreed.round, now)
-    if any(stall.step is not None and not stall.stalled for stall in stalls):  # it trains on
+    if any(stall.step is not None and not stall.stalled for stall in stalls):  # the training continues
         return Hang(asked, agreed.round)
     hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
     left = MISSED_WRITES * record_seconds(len(agreed.participants)) - (now - asked.since)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ElasticJob's status, after each look at the job. Pure."""
+"""An ElasticJob's status after each look at the job. Pure."""
 
 from elasticjob.api import (
     Condition,
@@ -21,7 +21,7 @@ from elasticjob_operator.job.finishing import succeeded
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.pods import own_selector
 
-HISTORY_LENGTH = 5  # `kubectl describe` takes seven lines for each
+HISTORY_LENGTH = 5  # `kubectl describe` prints seven lines for each
 
 
 def status_of(report: Report) -> ElasticJobStatus:

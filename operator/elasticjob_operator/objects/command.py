@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 SHELLS = frozenset(["ash", "bash", "dash", "ksh", "sh", "zsh"])
 WRAPPERS = frozenset(["dumb-init", "env", "exec", "nice", "nohup", "numactl", "stdbuf", "time", "timeout", "tini"])
-RUNNERS = frozenset(["conda", "mamba", "micromamba", "pdm", "pipenv", "pixi", "poetry", "uv"])  # with the word run
+RUNNERS = frozenset(["conda", "mamba", "micromamba", "pdm", "pipenv", "pixi", "poetry", "uv"])  # before the word run
 KEYWORDS = frozenset(["!", "{", "do", "elif", "else", "if", "then", "until", "while"])
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 DURATION = re.compile(r"[0-9.]+[smhd]?")
 TAKES_VALUE = re.compile(r"-[A-Za-z]|--(name|prefix|signal|kill-after|chdir|unset)")
 PYTHON = re.compile(r"python[0-9.]*")
 SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")
-UNKNOWN = "$_"  # in place of a substitution
+UNKNOWN = "$_"  # instead of a substitution
 
 Words = Sequence[str]
 
@@ -110,14 +110,14 @@ def _commands(script: str) -> Iterator[Words]:
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
         tokens = list(lexer)
-    except ValueError:  # a quotation without an end
+    except ValueError:  # a quotation that is not closed
         return
     if any("<<" in token for token in tokens):
         return
     command: list[str] = []
     skip = False
     for token in tokens:
-        if token[:1] in ("<", ">"):  # a redirection: what follows is a file
+        if token[:1] in ("<", ">"):  # a redirection: the next word is a file
             skip = True
         elif token and not token.strip("();|&\n"):
             yield command

@@ -17,7 +17,7 @@ TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch
 TORCHRUN_SWITCHES = frozenset(
     {"standalone", "m", "module", "no-python", "run-path", "use-env", "virtual-local-rank", "h", "help"}
 )
-# by program, or by the beginning of a module's name
+# by the program's name, or the first part of a module's
 OTHERS = {"horovod": "horovodrun"} | {name: name for name in ("colossalai", "composer", "deepspeed", "horovodrun")}
 # these have other uses too: beside a Python program, which may start torchrun, they are accepted
 GENERAL = {name: name for name in ("mpiexec", "mpirun", "orterun", "ray", "srun")}
@@ -105,7 +105,7 @@ def _passes_over(given: dict[str, str]) -> Iterator[str]:
     backend, endpoint = given.get("rdzv-backend", BACKEND), given.get("rdzv-endpoint", ENDPOINT)
     wrong.append(("rdzv-backend", backend != BACKEND and "$" not in backend))
     wrong.append(("rdzv-endpoint", endpoint != ENDPOINT and "PET_RDZV_ENDPOINT" not in endpoint))
-    wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # it is the job's uid, which no manifest knows
+    wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # the id is the job's uid, unknown to any manifest
     if names := [f"--{name}" for name, is_wrong in wrong if is_wrong]:
         passes = f"{'it passes' if len(names) == 1 else 'they pass'} over the job's own rendezvous"
         yield f"spec.template: remove {', '.join(names)} from the trainer's command: {passes}"

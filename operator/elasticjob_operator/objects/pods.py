@@ -44,7 +44,7 @@ STATE_PATH = "/var/lib/elasticjob"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
-# for the strictest of Kubernetes' own Pod Security Standards
+# meets the strictest of Kubernetes' Pod Security Standards
 SIDECAR_SECURITY = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -237,7 +237,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
     elif trainer.get("command"):
         trainer["command"] = [*PREPARE, *trainer["command"]]
     else:
-        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is not known here
+        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is unknown here
     fixed = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
