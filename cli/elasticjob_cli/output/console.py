@@ -18,12 +18,12 @@ CLEAR_BELOW = "\x1b[J"
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Prints one text. It may contain text of others: control characters are removed."""
+    """Prints one text. It may contain text of others: no control character of it is printed."""
     click.echo("\n".join(map(bare, text.split("\n"))), err=err)
 
 
 def say_line(whose: str, text: str) -> None:
-    """Prints a line of a log. On a terminal, all control sequences but colours are removed."""
+    """Prints a line of a log. On a terminal, colours are the only control sequences that are printed."""
     if on_terminal := is_terminal():
         last = text.rstrip("\r").rpartition("\r")[2].replace("\t", "    ")  # the last state of a progress bar
         text = "".join(one if COLOUR.fullmatch(one) else bare(one) for one in COLOUR.split(last))

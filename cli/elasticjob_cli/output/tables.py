@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph. It may contain text of others: control characters are removed."""
+    """A paragraph. It may contain text of others: no control character of it is printed."""
 
     spans: tuple[Span, ...]
 

@@ -154,8 +154,8 @@ class Gang:
         return any(share.refused for share in self._shares or ())
 
     async def keep(self, report: Report) -> Done | LookAgain:
-        """Makes, shrinks and deletes Workloads. To be called once the status is written, because that determines the
-        number."""
+        """Makes, shrinks and deletes Workloads. To be called once the status is written: the status determines how many
+        workers they are for."""
         job, spec, state = report.job, report.spec, report.decision.state
         if not self._may_have_some(job, spec):
             return Done()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pods are deleted and which are only ended, by `spec.cleanPodPolicy`. Pure.
 
-A pod is ended by a deadline in the past: the kubelet stops all its containers, including the sidecar, restarts none of
-them, and keeps the pod with its logs.
+A pod is ended by a deadline that has passed: the kubelet stops all its containers, including the sidecar, restarts none
+of them, and keeps the pod with its logs.
 """
 
 from collections.abc import Iterable, Mapping
