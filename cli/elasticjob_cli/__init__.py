@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kubectl elasticjob`: what a job does, why it waits, and what people do to it; it can do no more than kubectl."""
+"""`kubectl elasticjob`: what a job does, why it waits, and changes to it. It has no more rights than kubectl."""

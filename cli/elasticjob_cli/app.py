@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `kubectl elasticjob`, and how what goes wrong is told: a sentence, and an exit code.
+"""The command `kubectl elasticjob`, and how errors are reported: a sentence and an exit code.
 
-A command's modules are imported when it is called.
+A command's modules are imported when the command is called.
 """
 
 import gc
@@ -24,7 +24,7 @@ CHANGING = ("scale", "suspend", "resume", "restart")
 
 
 class Sentences(click.Group):
-    """Says what went wrong in a sentence and exits with its code. Flags may come before a command, too."""
+    """Reports an error in one sentence and exits with its code. Flags may also come before a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*LOOKING, *CHANGING, "run", "completion"]
@@ -62,8 +62,9 @@ class Sentences(click.Group):
 
 
 def command_first(words: Sequence[str], commands: Sequence[str], flags: set[str]) -> list[str]:
-    """`words` with the first name of a command at their front. `flags`: those that take the word after them, be it such
-    a name; after any other flag a word that names no command is taken as its value."""
+    """`words` with the first command name moved to the front. `flags`: the flags that take the following word as their
+    value, even if it is a command's name. After any other flag, a word that is not a command's name is taken as its
+    value."""
     before = ""
     for index, word in enumerate(words):
         if before not in flags:
@@ -81,7 +82,7 @@ def _command(module: Any, name: str) -> click.Command:
 
 
 def _end_as_kubectl() -> None:
-    """Who reads the output has gone, as `head` does: end silently by the signal, as kubectl does."""
+    """The reader of the output has gone, for example `head`. End silently by the signal, as kubectl does."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
@@ -106,7 +107,7 @@ def print_completion(shell: str) -> None:
 
 
 def main() -> None:
-    gc.disable()  # until all is imported: to look for garbage meanwhile takes a tenth of a call
+    gc.disable()  # until all is imported: garbage collection meanwhile takes a tenth of a call
     cli(prog_name="kubectl elasticjob", complete_var=completion.VARIABLE)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion in shells: for `kubectl-elasticjob` itself by click's scripts, for `kubectl elasticjob` as kubectl asks.
+"""Completion in shells: by click's scripts for `kubectl-elasticjob`, and by kubectl's protocol for `kubectl
+elasticjob`.
 
-kubectl runs `kubectl_complete-elasticjob` with the words so far, the last one to be completed, and reads one
-completion a line and then a directive; 4 says that no file names are meant.
+kubectl runs `kubectl_complete-elasticjob` with the words so far, of which the last is to be completed. It reads one
+completion a line and then a directive; 4 means that no file names are expected.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(command: click.Command, shell: str) -> str:
-    """What the shell has to read once."""
+    """The script that the shell has to read once."""
     kind = get_completion_class(shell)
     if kind is None:
         raise CliError(f"there is no completion for {shell}: choose one of {', '.join(SHELLS)}")
@@ -26,7 +27,7 @@ def script(command: click.Command, shell: str) -> str:
 
 
 def answer(command: click.Command, words: Sequence[str]) -> list[str]:
-    """What kubectl reads."""
+    """The lines that kubectl reads."""
     *before, incomplete = words or ("",)
     found = ShellComplete(command, {}, PROGRAM, VARIABLE).get_completions(list(before), incomplete)
     told = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in found if one.type == "plain"]

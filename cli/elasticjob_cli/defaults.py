@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds where the command line says nothing. Help and completion need it, so that it imports nothing."""
+"""Defaults of the command line. Help and completion need them, so this module imports nothing."""
 
-DEFAULT_LEASE = "elasticjob-system/elasticjob-operator"  # of a release that is installed as the docs say
+DEFAULT_LEASE = "elasticjob-system/elasticjob-operator"  # for a release installed as in the docs

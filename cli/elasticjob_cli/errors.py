@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong for people: a sentence, and the exit code that docs/cli.md tells of."""
+"""Errors for people: a sentence, and the exit code that docs/cli.md lists."""
 
 from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """The exit codes; 2, a wrong command line, is click's own."""
+    """The exit codes. 2, for a wrong command line, is also click's."""
 
     DONE = 0
     REFUSED = 1
@@ -17,7 +17,7 @@ class Exit(IntEnum):
 
 
 class CliError(Exception):
-    """`str` of it is the sentence to print."""
+    """An error whose text is the sentence to print."""
 
     def __init__(self, sentence: str, code: Exit = Exit.REFUSED) -> None:
         super().__init__(sentence)

@@ -9,7 +9,8 @@ import sys
 from elasticjob import logs
 from elasticjob_operator.options import parse
 
-# Nearly all that is kept is JSON, which has no cycles: Python's defaults spend a fifth of a take-over looking for them.
+# Nearly all objects are JSON, without cycles. With Python's defaults the search for cycles takes a fifth of a
+# take-over.
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
 
 
@@ -22,7 +23,7 @@ def main() -> None:
 
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     logs.set_up(options.log_level, options.log_format)
-    # kopf logs each event of each object that it hands over
+    # kopf logs each event of each object
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     try:
         sys.exit(asyncio.run(run(options)))

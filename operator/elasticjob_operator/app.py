@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the parts together, anew for each term, until a signal says to stop."""
+"""Puts the parts together, anew for each term, until a signal stops the process."""
 
 import asyncio
 import gc
@@ -38,11 +38,9 @@ log = logging.getLogger(__name__)
 
 
 async def run(options: Options) -> int:
-    """Stands by and leads, in turn, and returns the exit code: 0 after a signal, 1 when the watches failed.
-
-    Raises CertificateError.
-    """
-    # a renewal waits for no connection that others have
+    """Stands by and leads, in turn. Returns the exit code: 0 after a signal, 1 if the watches failed. Raises
+    CertificateError."""
+    # renewals have their own connections, so that they never wait for one
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     watches.ended = metrics.api_request_ended
     metrics.JOBS.each = options.job_metrics
@@ -53,11 +51,11 @@ async def run(options: Options) -> int:
         while await _lead_once(options, lease_kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
-            gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
+            gc.collect()  # the ended term is full of cycles, and the next term may begin before they are collected
     except asyncio.CancelledError:
         pass
     except StillWorking:
-        os._exit(1)  # asyncio would wait for what does not stop
+        os._exit(1)  # asyncio would wait for the tasks that do not stop
     except Exception:
         log.exception("the watches failed")
         return 1
@@ -78,7 +76,7 @@ async def _connect() -> Kube:
 
 
 async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[HealthServer | MetricsServer]:
-    """Health and metrics, also of an operator that stands by."""
+    """Serves health and metrics, also while the operator stands by."""
     health_server = await health.serve(options.health_port, watches.problem, with_metrics=not options.metrics_port)
     if not options.metrics_port:
         return [health_server]
@@ -89,10 +87,10 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
 
 
 async def _lead_once(options: Options, lease_kube: Kube, watches: WatchTimes) -> bool:
-    """Whether to stand by again: the Lease was lost, and no signal came meanwhile.
+    """Leads for one term. Returns whether to stand by again: the Lease was lost, and no signal came meanwhile.
 
-    The kubelet would hold back a process that ends at each lost Lease. A term has its own connections, as one keeps the
-    context in which it was opened: that of kopf's tasks.
+    The process does not end with a lost Lease, because the kubelet would delay its restarts. Each term has its own
+    connections: a connection keeps the context in which it was opened, that of kopf's tasks.
     """
     stopped = asyncio.Event()
     _stop_at_signals(stopped)
@@ -112,8 +110,8 @@ async def _lead_once(options: Options, lease_kube: Kube, watches: WatchTimes) ->
 
 
 def _stop_at_signals(stopped: asyncio.Event) -> Callable[[], None]:
-    """This task is cancelled by them, once: what ends already ends in its own way. Call what is returned to have them
-    again, after somebody else has taken them."""
+    """Makes signals cancel this task, once: a task that already ends is left alone. The returned function takes the
+    signals back after other code has taken them."""
     this, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert this is not None
 
@@ -138,7 +136,7 @@ async def _after(ready: asyncio.Event, then: Callable[[], None]) -> None:
 async def _work(
     options: Options, kube: Kube, leadership: Leadership, watches: WatchTimes, stopped: asyncio.Event
 ) -> None:
-    """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
+    """Runs the watches and the work that they cause, until a signal. Nothing of it continues afterwards."""
     metrics.LEADER.set(1)
     await until_served(kube)
     cache = Cache()
@@ -174,7 +172,7 @@ async def _work(
     install()
     ready = asyncio.Event()
     given = settings(reflector, watches)
-    # kopf takes signals for itself before it is ready, and would forget one that comes while it ends
+    # kopf takes the signals for itself before it is ready, and would lose one that comes while it ends
     listening = asyncio.create_task(_after(ready, _stop_at_signals(stopped)), name="signals")
     try:
         await kopf.operator(
@@ -182,19 +180,21 @@ async def _work(
             settings=given,
             standalone=True,
             ready_flag=ready,
-            identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
+            identity=options.identity,  # type: ignore[arg-type]  # kopf would look for a user name, and a pod has none
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )
     finally:
         listening.cancel()
         await queue.stop()
-        # a timer keeps its context until it is due, cancelled or not: that of kopf's tasks, which has this
+        # a timer keeps its context until it is due, even if cancelled, and the context of kopf's tasks holds this
+        # object
         del given.reflector
 
 
 async def may_watch_nodes(kube: Kube) -> bool:
-    """kopf would end for want of the right. An API server that does not answer is asked again."""
+    """Whether the operator may list nodes: without that right kopf would end. Asks again until the API server
+    answers."""
     while True:
         try:
             await kube.request("GET", NODES.all(), query={"limit": "1"})
@@ -208,7 +208,7 @@ async def may_watch_nodes(kube: Kube) -> bool:
 
 
 async def until_served(kube: Kube) -> None:
-    """Wait for the CRDs, for as long as it takes: kopf looks for them once, and serves none that come later."""
+    """Waits for the CRDs, without a limit: kopf looks for them once, and never serves those that come later."""
     while True:
         try:
             if not (unserved := await kube.unserved()):

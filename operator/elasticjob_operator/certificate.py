@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate that the metrics are served with: one of a mounted Secret, or one made at the start.
+"""The certificate of the metrics endpoint: from a mounted Secret, or made at the start.
 
-The latter keeps what is said from being overheard, and proves nothing to who asks: it is nobody's. A scraper that
-checks certificates needs one that is mounted. It is read again when it has changed, as cert-manager's do.
+The latter keeps the traffic confidential but proves no identity. A scraper that checks certificates needs a mounted
+one, which is read again when it has changed, for example when cert-manager renews it.
 """
 
 import logging
@@ -19,14 +19,12 @@ log = logging.getLogger(__name__)
 
 
 class CertificateError(Exception):
-    """There is no certificate to serve with; one sentence says why."""
+    """There is no certificate to serve with. The message, one sentence, says why."""
 
 
 def contexts(folder: str) -> Callable[[], ssl.SSLContext]:
-    """What gives the TLS settings for a connection: of the pair in `folder`, or one of its own where none is named.
-
-    Raises CertificateError.
-    """
+    """Returns a function that gives the TLS settings for a connection, from the pair in `folder`, or from a self-signed
+    certificate if `folder` is empty. Raises CertificateError."""
     if not folder:
         made = _self_signed()
         return lambda: made
@@ -34,13 +32,13 @@ def contexts(folder: str) -> Callable[[], ssl.SSLContext]:
 
 
 class Mounted:
-    """The pair in a folder, as it is now; the one of before while that is not whole."""
+    """The pair in a folder, in its current version; the previous one while the files do not match."""
 
     def __init__(self, folder: Path) -> None:
         self._files = [folder / name for name in NAMES]
         try:
             self._seen, self._context = self._changed(), _load(*self._files)
-        except OSError as error:  # of ssl too
+        except OSError as error:  # includes ssl.SSLError
             what = f"no usable {' and '.join(NAMES)}: {error}"
             raise CertificateError(f"--metrics-certificate {folder}: {what}") from None
 
@@ -63,7 +61,7 @@ def _load(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLCont
 
 
 def _self_signed() -> ssl.SSLContext:
-    # imported here: it takes memory, and is needed only where metrics are served so
+    # imported here, because it takes memory and is needed only for a self-signed certificate
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -78,7 +76,7 @@ def _self_signed() -> ssl.SSLContext:
         .sign(key, hashes.SHA256())
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with os.fdopen(os.memfd_create("elasticjob-key"), "wb") as memory:  # the key is never on a disk
+    with os.fdopen(os.memfd_create("elasticjob-key"), "wb") as memory:  # the key is never on disk
         memory.write(certificate.public_bytes(Encoding.PEM) + secret)
         memory.flush()
         return _load(f"/proc/self/fd/{memory.fileno()}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a new leader has come with the jobs that it has taken over: those are done that have had a step."""
+"""A new leader's progress with the jobs that it has taken over. A job is done once it has had a step."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,7 +7,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 
 
 class FirstSteps:
-    """To be called in place of `step`, which takes one job a step further."""
+    """To be called instead of `step`, which takes one job a step further."""
 
     def __init__(self, cache: Cache, step: Callable[[Key], Awaitable[float | None]]) -> None:
         self._cache, self._step = cache, step
@@ -19,7 +19,7 @@ class FirstSteps:
         return again
 
     def awaited(self) -> int:
-        """How many of the known jobs have had none yet."""
+        """The number of known jobs that have had no step yet."""
         known = {Key(job["metadata"]["namespace"], job["metadata"]["name"]) for job in self._cache.jobs()}
         self._done &= known
         return len(known - self._done)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Liveness, readiness and metrics over HTTP. A standby is ready too: it could lead at any moment."""
+"""Liveness, readiness and metrics over HTTP. A standby is ready too, because it may lead at any moment."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,10 +10,11 @@ from elasticjob.health import HealthServer, Page, kept
 
 
 async def serve(port: int, problem: Callable[[], str] = str, *, with_metrics: bool = True) -> HealthServer:
-    """Serves on all addresses of the pod, for the kubelet and Prometheus; returns what to close. Raises OSError.
+    """Serves on all addresses of the pod, for the kubelet and Prometheus. Returns the server, to be closed. Raises
+    OSError.
 
-    `problem`: why the kubelet should start the process anew, empty while all is well. The metrics are open to all here:
-    where they must not be, `metrics_server` has them.
+    `problem`: why the kubelet should restart the process, empty while all is well. The metrics are open to all here; if
+    they must not be, `metrics_server` serves them.
     """
 
     def healthz() -> Page:
@@ -31,5 +32,5 @@ def _fine() -> Page:
 
 
 def metrics_page() -> Callable[[], Page]:
-    """What gives the metrics, made at most once in a second."""
+    """Returns a function that gives the metrics, rendered at most once a second."""
     return kept(lambda: Page(generate_latest(), kind=CONTENT_TYPE_LATEST))

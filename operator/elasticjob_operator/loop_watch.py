@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the event loop stood still: while one callback runs, nothing else does, the Lease's renewal included."""
+"""How long the event loop stands still. While one callback runs, nothing else does, including the renewal of the
+Lease."""
 
 import asyncio
 import time
@@ -9,7 +10,7 @@ LOOK_SECONDS = 0.1
 
 
 async def watch_loop(stalled: Callable[[float], None]) -> None:
-    """Tells how late each look was, for ever."""
+    """Calls `stalled` with the seconds by which each look was late. Never returns."""
     while True:
         due = time.monotonic() + LOOK_SECONDS
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this operator keeps of its jobs between two steps. All of it can be lost."""
+"""What this operator remembers of its jobs between two steps. All of it can be lost."""
 
 import asyncio
 import random
@@ -45,24 +45,27 @@ from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage
 
-SETTLE_SECONDS = 30.0  # and up to ten times as long: all jobs at once would be another take-over
-Phase = tuple[int, RendezvousPhase]  # and the round's number
+SETTLE_SECONDS = 30.0  # and up to ten times as long: all jobs at once would cause another burst of requests
+Phase = tuple[int, RendezvousPhase]  # the round's number and its phase
 
 PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 
 
 @dataclass(slots=True)
 class Memory:
-    """Of one job. `phase`: what `clocks` are of, once that is known. `heard`: when the first news came in that no
-    status has answered yet, in monotonic seconds. `access_at`: from when its workers' access is looked at though no pod
-    is to be made, in the same: where the job was taken over, an option of the operator may have changed. `going`: since
-    when pods have been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted.
-    `min_available`: of their budget while that is closed. `asked`: in which round all were asked why nobody takes
-    steps. `restless`: who has ended formed rounds by joining again. `false_alarms`: who has suspected others without
-    cause. `start`: what was last found of the round's start. `network`: what was last found of it, None before the
-    first look. `crashes`: how often containers that go on after success have failed. `rejecting`: by index, the nodes
-    that have rejected its pods. `troubles`: what sidecars said in the last step keeps their workers away. `ends`: with
-    its namespace, which is being deleted."""
+    """The memory of one job; times are in seconds.
+
+    `phase`: the phase that `clocks` belong to, once known. `heard`: time of the oldest event not yet reflected in a
+    status, in monotonic seconds. `access_at`: when the workers' access is next checked although no pod is to be made,
+    in monotonic seconds; after a take-over an option of the operator may have changed. `going`: since when pods have
+    been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted. `min_available`:
+    that of a closed budget. `asked`: the round in which all members were asked about a stall. `restless`: the members
+    that ended formed rounds by joining again. `false_alarms`: the members that suspected others without cause. `start`
+    and `network`: what the last step found of the round's start and network, None for `network` before the first step.
+    `crashes`: how often containers that continue after success have failed. `rejecting`: the nodes that have rejected
+    pods, by index. `troubles`: what sidecars reported in the last step as keeping their workers away. `ends`: the job's
+    namespace is being deleted.
+    """
 
     uid: str
     epoch: int
@@ -93,16 +96,16 @@ class Memory:
     ends: bool = False
 
     def access_due_in(self) -> float:
-        """Seconds, 0 once it is due."""
+        """Seconds until the access is to be checked, 0 once it is due."""
         return max(0.0, self.access_at - time.monotonic())
 
     def keep(self, state: State) -> None:
-        """The clocks of a state that is agreed."""
+        """Keeps the clocks of an agreed state."""
         self.clocks, self.phase = state.clocks, (state.round, state.phase)
 
     def clocks_of(self, phase: Phase, now: float) -> Clocks:
-        """Those of the phase that the status names. If they are of another, the answer to the write that began this one
-        was lost: it began now, as far as is known here."""
+        """The clocks of the phase that the status names. If the known clocks are of another phase, the answer to the
+        write that began this one was lost. As far as is known here, the phase then begins now."""
         if self.phase not in (None, phase):
             clocks = replace(self.clocks, opened=now, formed=now, min_reached=None, newcomer=None)
             clocks = replace(clocks, all_running=None, all_spoke=None)
@@ -110,7 +113,7 @@ class Memory:
         return self.clocks
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
-        """The one that pods made from `spec` are read by."""
+        """The observer for pods made from `spec`."""
         keys = spec.rank_order.topology_keys if spec.rank_order else ()
         read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy, keys
         known = self.observer
@@ -127,7 +130,7 @@ class Memory:
 
 
 class Memories:
-    """Of all jobs that this operator looks after."""
+    """The memories of all jobs of this operator."""
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class Memories:
         self._kube, self._cache, self._reflector, self._leadership = kube, cache, reflector, leadership
         self._announcer, self._image, self._network_policy = announcer, image, network_policy
         self._known: dict[Key, Memory] = {}
-        self._epoch: int | None = None  # of the last listing
+        self._epoch: int | None = None  # the clock's epoch at the last listing
         self._listing = asyncio.Lock()
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
@@ -151,7 +154,7 @@ class Memories:
         self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
-        """That of job `key`; None without a job. Raises FAILURES, as long as not all has been listed."""
+        """The memory of job `key`; None without a job. Raises FAILURES until everything has been listed."""
         await self._list()
         await self.leftovers.take_over()
         view, epoch = self._cache.view(key), self._leadership.clock.epoch
@@ -171,7 +174,8 @@ class Memories:
         return memory
 
     async def _list(self) -> None:
-        """All that the leader before has left; and once more after a time in which this one may have stood still."""
+        """Lists all that the previous leader has left, and again after a time in which this process may have stood
+        still."""
         async with self._listing:
             epoch = self._leadership.clock.epoch
             if self._epoch != epoch:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator counts, for Prometheus. What is counted of a job's steps, `job.measurements` says.
+"""The operator's metrics for Prometheus. `job.measurements` says what is counted of a job's steps.
 
-No counter or histogram names a job, a pod or a node: their labels are words of bounded lists.
+No counter or histogram names a job, a pod or a node: their labels are words from bounded lists.
 """
 
 import platform
@@ -20,7 +20,7 @@ from elasticjob_operator.job.measurements import Measurement, Metric
 PREFIX = "elasticjob_"
 NOTIFIED_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
 QUEUE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# from a trial of a minute to a month
+# from a one-minute trial to a month
 DURATION_BUCKETS = tuple(60.0 * one for one in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 5760, 10080, 20160, 43200))
 FORMED_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -31,7 +31,7 @@ BUILD_INFO = Gauge(
     PREFIX + "build_info", "1, with the operator's version, and those that it runs with.", ["version", "python", "kopf"]
 )
 BUILD_INFO.labels(__version__, platform.python_version(), distribution_version("kopf")).set(1)
-# under the names that dashboards of other controllers ask for; there is one queue
+# under the names that dashboards of other controllers use; there is one queue
 QUEUE = "elasticjobs"
 QUEUE_DEPTH = Gauge("workqueue_depth", "Jobs for which a step is due or under way.", ["name"]).labels(QUEUE)
 QUEUE_SECONDS = Histogram(
@@ -107,7 +107,7 @@ STEPS: dict[Metric, Counter | Histogram] = {
     ),
 }
 
-# name, what it is, and the figure that it shows
+# name, help text, and the value
 JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
     ("world_size", "Workers in the job's formed round, 0 while none is.", lambda one: one.world_size),
     ("waiting", "Workers that have joined for a place, and are in no round.", lambda one: one.waiting),
@@ -127,12 +127,13 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
     ("network_fault", "1 while pods of the job do not reach that of rank 0.", lambda one: one.network_fault),
 )
 REPORTED = "What the job's script reported last, by the name that it gave."
-# not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes
+# not `namespace`, `job` and `node`: Prometheus itself adds these labels to scraped metrics
 JOB_LABELS = ("job_namespace", "job_name")
 
 
 class Jobs(Collector):
-    """How jobs stand: made at each scrape from what the leader knows, so that nothing stays of a job that is gone."""
+    """The gauges of all jobs. They are made at each scrape from what the leader knows, so nothing remains of a deleted
+    job."""
 
     def __init__(self) -> None:
         self.each = False
@@ -183,7 +184,7 @@ REGISTRY.register(JOBS)
 
 
 class Stall:
-    """The longest so far."""
+    """The longest stall of the event loop so far."""
 
     def __init__(self) -> None:
         self._longest = 0.0
@@ -196,14 +197,14 @@ class Stall:
 def begin_term(
     known: Callable[[], Iterable[JobGauges]], queue_depth: Callable[[], int], awaiting: Callable[[], int]
 ) -> None:
-    """What is shown of a leader's term while it lasts. `awaiting`: how many jobs have had no step yet."""
+    """Makes the metrics show the leader's term. `awaiting`: the number of jobs that have had no step yet."""
     JOBS.known = known
     QUEUE_DEPTH.set_function(queue_depth)
     JOBS_AWAITING_STEP.set_function(awaiting)
 
 
 def end_term() -> None:
-    """Nothing of the term is held any more: its cache is as large as all jobs together."""
+    """Releases everything of the term: its cache is as large as all jobs together."""
     LEADER.set(0)
     NAMESPACES_LEFT.set(0)
     JOBS.known = tuple
@@ -222,15 +223,15 @@ def count(measurements: Iterable[Measurement]) -> None:
 
 
 def api_request_ended(verb: str, code: int) -> None:
-    """A request was answered with `code`; 0: it was not answered."""
+    """Counts a request answered with `code`, 0 for no answer."""
     API_REQUESTS.labels(verb, str(code)).inc()
 
 
 def step_began(late: float) -> None:
-    """A step was begun so many seconds after it was due."""
+    """Counts a step that began `late` seconds after it was due."""
     QUEUE_SECONDS.observe(late)
 
 
 def step_failed() -> None:
-    """And is tried again."""
+    """Counts a step that failed and is retried."""
     QUEUE_RETRIES.inc()

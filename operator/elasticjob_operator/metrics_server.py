@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`/metrics` over TLS, for who shows a token that may read it. Decides nothing itself: `judge` does.
+"""`/metrics` over TLS, for callers with a token that may read it. Decides nothing itself: `judge` does.
 
-As of the health port, nobody can exhaust it: a caller has five seconds and one of 64 slots, and whoever floods it
-displaces itself. There are fewer slots, since a connection with TLS takes a quarter of a MiB.
+Like the health port, it cannot be exhausted: a caller has five seconds and one of 64 slots, and a caller that floods
+the port displaces itself. The slots are fewer than there, because a TLS connection takes a quarter of a MiB.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from elasticjob_operator.cluster.reviews import METRICS_PATH, Verdict
 
 SLOTS, AT_ONCE = 64, 16
 CALL_SECONDS = 5.0
-HEAD_BYTES = 16384  # a token of an identity provider may have some KiB
+HEAD_BYTES = 16384  # an identity provider's token may have several KiB
 
-# what a caller may do to its own connection
+# errors that a caller may cause on its own connection
 ENDED = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 log = logging.getLogger(__name__)
 
 
 class MetricsServer:
-    """Serves `metrics` to whose token `judge` grants it; `tls` gives the settings for each connection."""
+    """Serves `metrics` to callers whose token `judge` accepts. `tls` gives the settings for each connection."""
 
     def __init__(
         self, metrics: Callable[[], Page], judge: Callable[[str], Awaitable[Verdict]], tls: Callable[[], ssl.SSLContext]
@@ -40,7 +40,7 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, port: int) -> None:
-        """On all addresses of either family; 0 for a free port. Raises OSError."""
+        """Listens on all addresses of either family. `port` 0 takes a free port. Raises OSError."""
         opened = listener(port)
         self._server = await asyncio.start_server(self._accept, sock=opened, backlog=AT_ONCE, limit=HEAD_BYTES)
         opened.listen(WAITING)
@@ -89,7 +89,7 @@ class MetricsServer:
         return (refusal, True) if refusal else page_for(head, self._pages)
 
     async def _refusal(self, token: str) -> Page | None:
-        """What is answered in place of the page; None for who may have it."""
+        """The page that is sent instead; None if the caller may read the metrics."""
         try:
             verdict = await self._judge(token)
         except FAILURES as error:
@@ -104,7 +104,7 @@ class MetricsServer:
 
 
 def bearer_of(head: bytes) -> str:
-    """The token in a request's head; empty where there is none."""
+    """The bearer token in the request's head; empty if there is none."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"authorization":

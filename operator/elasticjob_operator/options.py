@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, each flag with its environment variable ELASTICJOB_<FLAG>."""
+"""The command line. Each flag has an environment variable ELASTICJOB_<FLAG>."""
 
 import argparse
 import json
@@ -38,19 +38,19 @@ class Options:
     log_format: Format
     job_metrics: bool
     metrics_port: int
-    """Of the metrics over TLS; 0 for plain HTTP beside the health."""
+    """The port of the metrics over TLS; 0 for plain HTTP at the health port."""
     metrics_certificate: str
     identity: str
 
 
 def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.environ) -> Options:
-    """Reads the command line; exits with a sentence that names the flag when it is wrong."""
+    """Reads the command line. If it is wrong, exits with a sentence that names the flag."""
     parser = argparse.ArgumentParser(prog="elasticjob-operator", description="Runs ElasticJobs.")
 
     def flag(name: str, help: str, default: str | None = None, choices: Sequence[str] | None = None) -> None:
         variable = "ELASTICJOB_" + name.upper().replace("-", "_")
         default = environment.get(variable, default)
-        if choices and default not in choices:  # argparse takes a default as it is
+        if choices and default not in choices:  # argparse does not check a default
             parser.error(f"{variable} is {default!r}: choose from {', '.join(choices)}")
         parser.add_argument(f"--{name}", help=f"{help} [{variable}]", default=default, choices=choices)
 
@@ -149,7 +149,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
 
 
 def _object(text: str, kind: str = "an object") -> dict[str, Any]:
-    """Raises ValueError, with what is wrong. What is null in it is left out."""
+    """The JSON object in `text`, without its nulls. Raises ValueError with what is wrong."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -160,7 +160,7 @@ def _object(text: str, kind: str = "an object") -> dict[str, Any]:
 
 
 def _resources(text: str) -> dict[str, Any]:
-    """Raises ValueError, with what is wrong."""
+    """The resources in `text`, in JSON. Raises ValueError with what is wrong."""
     kind = 'an object of "requests" and "limits"'
     found = _object(text, kind)
     if not set(found) <= {"requests", "limits"}:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job at a time: gather what is known, decide, write the status once, then act on pods, then announce.
+"""Takes one job one step further: observe, decide, write the status once, then act on pods, then announce.
 
-The status goes first, guarded by its resourceVersion: what a pod is named after is agreed before the pod is made,
-and an operator that no longer leads stops at the write. Everything else can be done twice without harm.
+The status is written first, guarded by its resourceVersion. So a pod's name is agreed before the pod is made, and an
+operator that no longer leads stops at the write. Everything else can be done twice without harm.
 """
 
 import logging
@@ -46,10 +46,10 @@ from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage
 
-# access that was found so long ago is relied on: by new pods, by those that are there
+# for so long a successful check of the access is valid: for new pods; for existing ones
 ACCESS_SECONDS, ACCESS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
-ENDED_SECONDS = 3600.0  # until a job that has ended is looked at again
+ENDED_SECONDS = 3600.0  # between two looks at an ended job
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +68,13 @@ class Reconciler:
         network_policy: bool = False,
         nodes: bool = False,
     ) -> None:
-        """`nodes`: the cluster's are watched."""
+        """`nodes`: whether the cluster's nodes are watched."""
         self._kube, self._cache, self._leadership, self._announcer = kube, cache, leadership, announcer
         self._nodes = nodes
         self._memories = Memories(kube, cache, reflector, leadership, announcer, image, namespaces, network_policy)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
+        """Takes job `key` one step further. Returns the seconds until the next look; None if no time is set."""
         logs.begin(job=f"{key.namespace}/{key.name}")
         with metrics.RECONCILE_SECONDS.time():
             memory = await self._memories.recall(key)
@@ -94,7 +94,7 @@ class Reconciler:
         return None if seconds is None else max(seconds, SHORTEST_WAIT_SECONDS)
 
     async def _step(self, key: Key, memory: Memory, view: JobView) -> Retry | tuple[Outcome, ...]:
-        """What came of the status and of all that follows from it; a `Retry` alone is of the status."""
+        """The outcomes of the status and of all that follows from it. A `Retry` by itself is that of the status."""
         job = view.job
         assert job is not None
         try:
@@ -115,7 +115,8 @@ class Reconciler:
     def _report(
         self, memory: Memory, job: Object, view: JobView, spec: ElasticJobSpec, before: ElasticJobStatus
     ) -> Report:
-        """What is seen, and what is decided from it. The view is that of now: the job may have left it since."""
+        """What is observed, and what is decided from it. The view is the current one: the job may have left it since
+        the step began."""
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
         clock, agreed, name = self._leadership.clock, before.rendezvous, job["metadata"]["name"]
@@ -159,7 +160,7 @@ class Reconciler:
             progress=progress_of(view, decision.state, before.progress),
             start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
-            started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
+            started={} if decision.state.clocks.all_running is None else observer.started,  # slow for many workers
             asked=asked,
             hang=hang,
             network=reach,
@@ -172,7 +173,7 @@ class Reconciler:
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
-        """Do what follows from the status, which is `agreed`."""
+        """Does what follows from the status, which is `agreed`."""
         self._measure(memory, report, self._announce(memory, report))
         memory.keep(report.decision.state)
         memory.asked, memory.start, memory.network = report.hang.asked, report.start, report.network
@@ -188,7 +189,7 @@ class Reconciler:
         return agreed, made, kept, asked, await self._expire(view, report), *self._wake(memory, view, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
-        """Returns the reasons of what was announced."""
+        """Announces the events. Returns their reasons."""
         job, decision = report.job, report.decision
         events = (
             *report.network.news,
@@ -233,7 +234,7 @@ class Reconciler:
         await memory.pods.end(job, swept.end)
 
     async def _make_pods(self, memory: Memory, view: JobView, report: Report) -> Outcome:
-        """And before them what they need beside."""
+        """Makes the pods that are due, and before them the access and budget that they need."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
         bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
@@ -256,12 +257,12 @@ class Reconciler:
         return made
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
-        """The workers' access and budget; `soon`: pods are to be made."""
+        """Gives the workers their access and budget. `soon`: pods are to be made."""
         grants, least = memory.access, memory.min_available.pods
         if not (soon or memory.going or grants.owes(report.budget, least) or memory.access_due_in() <= 0):
             return Done()
         within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
-        # the cluster tells of a budget that finds no pods; a first pod is seen, and guarded, before it is ready
+        # the cluster warns of a budget without pods; the first pod is seen, and protected, before it is ready
         is_first = not (memory.observer.pods or grants.has_budget)
         budget = None if is_first and report.budget is not Budget.NONE else report.budget
         return await grants.give(
@@ -269,7 +270,7 @@ class Reconciler:
         )
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
-        """Delete an ended job after its time to live."""
+        """Deletes an ended job after its time to live."""
         if not report.decision.state.ended:
             return Done()
         job = view.job or report.job
@@ -281,7 +282,7 @@ class Reconciler:
         return Done()
 
     def _wake(self, memory: Memory, view: JobView, report: Report) -> Iterator[LookAgain]:
-        """When time alone may change something, and when the workers' access is to be looked at again."""
+        """When time alone may change something, and when the workers' access is to be checked again."""
         decision = report.decision
         for again in (report.hang.again, report.start.again, report.network.again):
             if again is not None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server as the command line tool uses it, with the user's own kubeconfig and rights."""
+"""The command line tool's access to the API server, with the user's own kubeconfig and rights."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one cluster is reached and as whom, of the kubeconfig and of kubectl's flags; a flag counts first.
+"""How to reach one cluster, and as which user, by the kubeconfig and kubectl's flags. A flag takes precedence.
 
-It reads files and starts no process: `credentials` runs what has to be run for a login.
+This module reads files and starts no process. `credentials` runs login programs.
 """
 
 import os
@@ -21,8 +21,8 @@ DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 class Place(NamedTuple):
-    """Where to look and as whom, as kubectl's flags say; None and empty are what the kubeconfig says.
-    `request_seconds`: for one request; None for no limit."""
+    """The cluster and the user as kubectl's flags name them. None and empty values are left to the kubeconfig.
+    `request_seconds`: the limit for one request, None for no limit."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -38,8 +38,9 @@ class Place(NamedTuple):
 
 
 class Access(NamedTuple):
-    """`authority`: a file with certificates, or empty for `authority_data`, which is base64, or for those that the
-    system trusts. `impersonated`: headers, of which one may come several times."""
+    """How to reach a cluster. `authority`: a file with certificates. If it is empty, `authority_data` is used, which is
+    base64; if that is empty too, the certificates that the system trusts. `impersonated`: headers; a name may occur
+    several times."""
 
     server: str
     namespace: str
@@ -56,7 +57,7 @@ class Access(NamedTuple):
 
 
 def access_of(place: Place) -> Access:
-    """Raises CliError where nothing says which cluster is meant, or what says so cannot be used."""
+    """The access that `place` describes. Raises CliError if no cluster is named, or the kubeconfig is unusable."""
     known = kubeconfig.read(place.kubeconfig)
     name = place.context or known.current
     if not (name or place.kubeconfig or place.server):
@@ -66,7 +67,8 @@ def access_of(place: Place) -> Access:
 
 
 def seconds_of(text: str) -> float | None:
-    """From kubectl's way to write a length of time: `30`, `1m30s`; None for 0, which is no limit. Raises ValueError."""
+    """The seconds of a duration as kubectl writes it: `30`, `1m30s`. None for 0, which is no limit. Raises
+    ValueError."""
     if text.isdecimal():
         return float(text) or None
     if not text or DURATION.sub("", text):
@@ -99,7 +101,7 @@ def _reached(place: Place, known: Kubeconfig, context: Entry) -> Access:
 
 
 def _within(place: Place) -> Access:
-    """In a pod, by its service account."""
+    """The access from inside a pod, by its service account."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not (host and port and (SERVICE_ACCOUNT / "token").exists()):
         sentence = "there is no cluster to speak with, as no kubeconfig names a current context: name one with "
@@ -119,7 +121,7 @@ def _within(place: Place) -> Access:
 
 
 def _own_namespace() -> str:
-    """That of the pod, as kubectl has it."""
+    """The pod's own namespace, as for kubectl."""
     try:
         return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:
@@ -127,7 +129,8 @@ def _own_namespace() -> str:
 
 
 def _impersonated(place: Place, user: Entry) -> tuple[tuple[str, str], ...]:
-    """Raises CliError for groups or a uid without a user: the API server refuses them."""
+    """The headers that impersonate a user. Raises CliError for groups or a uid without a user, which the API server
+    refuses."""
     name, uid = place.as_user or user.text("as"), place.as_uid or user.text("as-uid")
     groups = place.as_groups or tuple(map(str, user.body.get("as-groups") or ()))
     extra: Mapping[str, Any] = user.body.get("as-user-extra") or {}

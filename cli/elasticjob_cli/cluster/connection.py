@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of one cluster that the commands read and change. What goes wrong is raised as a sentence."""
+"""The objects of one cluster that the commands read and change. Errors are raised as sentences."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,20 +20,20 @@ MERGE = "application/merge-patch+json"
 
 
 class Cluster:
-    """`namespace`: the one that counts where a command names none."""
+    """One cluster. `namespace`: the namespace if a command names none."""
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport, self.namespace = transport, namespace
 
     @classmethod
     def connect(cls, place: Place) -> "Cluster":
-        """Raises CliError."""
+        """Connects to the cluster of `place`. Raises CliError."""
         access = access_of(place)
         return cls(Transport(access), access.namespace)
 
     @property
     def now(self) -> datetime:
-        """The API server's clock, as it last answered."""
+        """The API server's time at its last answer."""
         return self._transport.now
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Cluster:
     def scale_job(self, name: str, replicas: int) -> None:
         self._patch(paths.JOBS.one(name, self.namespace, "scale"), {"spec": {"replicas": replicas}})
 
-    # what belongs to them
+    # objects of jobs
 
     def records(self, job: str) -> list[Object]:
         return self._all(paths.WORKERS.all(self.namespace), f"{JOB_LABEL}={job}")
@@ -66,7 +66,7 @@ class Cluster:
         return self._all(paths.PODS.all(self.namespace), f"{JOB_LABEL}={job}")
 
     def of_all_jobs(self, kind: paths.Resource, *, everywhere: bool) -> list[Object]:
-        """All objects of that kind; of pods only workers'."""
+        """All objects of that kind; pods only if they are workers'."""
         selector = JOB_LABEL if kind == paths.PODS else ""
         return self._all(kind.all(None if everywhere else self.namespace), selector)
 
@@ -83,7 +83,7 @@ class Cluster:
         return self._get(paths.LEASES.one(name, namespace))
 
     def may(self, user: str, verb: str, group: str, resource: str) -> bool:
-        """Whether `user` may do that in the namespace; `resource` may have a subresource after a slash."""
+        """Whether `user` may do that in the namespace. `resource` may end in a slash and a subresource."""
         kind, _, part = resource.partition("/")
         asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
         reviews = paths.ACCESS_REVIEWS
@@ -94,11 +94,12 @@ class Cluster:
     # logs
 
     def log(self, pod: str, container: str, **options: Any) -> str:
-        """What is there of it, with a time before each line. `options`: the API's, such as `tailLines`."""
+        """The log so far, with a time before each line. `options`: those of the API, such as `tailLines`."""
         return self._transport.ask("GET", *self._log(pod, container, options)).decode(errors="replace")
 
     def follow_log(self, pod: str, container: str, **options: Any) -> Iterator[str]:
-        """Its lines, with a time before each, as they come; ends when the container does, or nothing has come."""
+        """The log's lines as they arrive, with a time before each. Ends with the container, or if nothing arrives for
+        long."""
         path, query = self._log(pod, container, options)
         rest = b""
         for chunk in self._transport.stream(path, query | {"follow": "true"}):

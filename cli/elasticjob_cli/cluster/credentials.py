@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By what a user proves who they are: a token, a certificate, a password, or what a login program says.
+"""How a user is authenticated: by a token, a certificate, a password, or a login program.
 
 The program is that of the kubeconfig's `users[].user.exec`, which writes an ExecCredential of
-client.authentication.k8s.io. It is run once, and again when what it said has expired.
+client.authentication.k8s.io. It is run once, and again when its credentials have expired.
 """
 
 import base64
@@ -23,8 +23,8 @@ INFO = "KUBERNETES_EXEC_INFO"
 
 
 class Credentials(NamedTuple):
-    """`authorization`: the header's value, or empty. `certificate` and `key`: PEM, or empty. `expires`: when they have
-    to be asked for anew; None for never."""
+    """What the user presents. `authorization`: the header's value, or empty. `certificate` and `key`: PEM, or empty.
+    `expires`: when to log in again; None for never."""
 
     authorization: str = ""
     certificate: str = ""
@@ -36,7 +36,7 @@ class Credentials(NamedTuple):
 
 
 def log_in(access: Access) -> Credentials:
-    """Raises CliError."""
+    """The credentials of the user of `access`. Raises CliError."""
     user = access.user
     certificate, key = (_pem(user, f"client-{part}") for part in ("certificate", "key"))
     if access.token:
@@ -53,7 +53,7 @@ def log_in(access: Access) -> Credentials:
 
 
 def data_of(text: str, where: str) -> str:
-    """Raises CliError for what is not base64 of a text."""
+    """The text that is encoded in `text`. Raises CliError if it is not the base64 of a text."""
     try:
         return base64.b64decode(text, validate=False).decode()
     except (binascii.Error, ValueError) as error:
@@ -61,7 +61,7 @@ def data_of(text: str, where: str) -> str:
 
 
 def file_of(path: str, where: str) -> str:
-    """Raises CliError."""
+    """The text of the file at `path`. Raises CliError."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -80,9 +80,9 @@ def _token_file(user: Entry) -> str:
 
 
 def _id_token(user: Entry) -> str:
-    """That of the login by OpenID Connect which kubectl keeps in the kubeconfig, and renews there.
+    """The token of a login by OpenID Connect, which kubectl keeps and renews in the kubeconfig.
 
-    Raises CliError for another provider: kubectl has none any more.
+    Raises CliError for any other provider: kubectl no longer has one.
     """
     if not user.body.get("auth-provider"):
         return ""
@@ -138,7 +138,8 @@ def _hint(program: Entry) -> str:
 
 
 def _cluster_info(access: Access) -> dict[str, Any]:
-    """As client-go writes it: the authority as base64, and the cluster's own extension for such programs."""
+    """The cluster's description for the login program, as client-go writes it: the authority as base64, and the
+    cluster's extension for such programs."""
     authority = access.authority_data
     if access.authority and not authority:
         authority = base64.b64encode(file_of(access.authority, "certificate-authority").encode()).decode()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks for all that a scene is made of, at once what does not depend on other answers.
+"""Requests everything that a scene is made of, and makes independent requests at once.
 
-What this user may not see is left out: `why` then says less, not nothing.
+Objects that the user may not see are left out: `why` then says less, not nothing.
 """
 
 import time
@@ -21,9 +21,9 @@ from elasticjob_cli.defaults import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
 
-RENEWED_WITHIN, LOOK_AGAIN_SECONDS, LOOK_SECONDS = 5.0, 3.0, 0.5  # it is renewed each second
+RENEWED_WITHIN, LOOK_AGAIN_SECONDS, LOOK_SECONDS = 5.0, 3.0, 0.5  # the Lease is renewed each second
 KINDS = frozenset({"ElasticJob", "Pod", "PersistentVolumeClaim"})
-# what an operator does first for a job: verb, group, resource
+# the first requests of an operator for a job: verb, group, resource
 NEEDS = (
     ("list", GROUP, JOBS),
     ("watch", GROUP, JOBS),
@@ -35,7 +35,7 @@ NEEDS = (
 
 
 def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
-    """All about the job. Raises CliError where the job itself cannot be read."""
+    """Everything about the job. Raises CliError if the job itself cannot be read."""
     namespace, _, lease_name = lease.partition("/")
     job = Pinged(partial(cluster.job, name))
     pods = Pinged(partial(_seen, partial(cluster.pods, name)))
@@ -66,8 +66,8 @@ def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
 
 
 def gather_all(cluster: Cluster, lease: str = DEFAULT_LEASE, *, everywhere: bool, selector: str) -> list[Scene]:
-    """All about the jobs of the namespace, or of all namespaces, in as many requests as for one; what the operator may
-    not do is not asked for. Raises CliError where the jobs cannot be listed."""
+    """Everything about the jobs of the namespace, or of all namespaces, in as many requests as for one job. The
+    operator's rights are not checked. Raises CliError if the jobs cannot be listed."""
     kinds = {"pods": PODS, "persistentvolumeclaims": CLAIMS, "events": EVENTS, "elasticworkers": WORKERS}
     namespace, _, lease_name = lease.partition("/")
     jobs = Pinged(partial(cluster.jobs, everywhere=everywhere, selector=selector))
@@ -117,14 +117,14 @@ def _by_job(bodies: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
 def _chosen(
     events: dict[tuple[str, ...], list[Object]], job: Object, pods: Iterable[Object], claims: Iterable[str]
 ) -> list[Object]:
-    """Those of the job, of its pods and of the claims of these names."""
+    """The events of the job, of its pods and of the claims with these names."""
     about: list[tuple[str, ...]] = [("", one["metadata"]["uid"]) for one in (job, *pods)]
     about += [("PersistentVolumeClaim", *_key(job, name)) for name in claims]
     return [event for key in about for event in events.get(key, ())]
 
 
 def _by_object(events: Iterable[Object]) -> dict[tuple[str, ...], list[Object]]:
-    """By the uid of what they are about, behind an empty text; of claims by kind, namespace and name."""
+    """The events by the uid of their object, after an empty text; those of claims by kind, namespace and name."""
     found: dict[tuple[str, ...], list[Object]] = {}
     for event in events:
         about = event["involvedObject"]
@@ -136,7 +136,7 @@ def _by_object(events: Iterable[Object]) -> dict[tuple[str, ...], list[Object]]:
 
 
 def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
-    """None for what this user may not see."""
+    """The answer; None if the user may not see it."""
     try:
         return ask()
     except ApiError as error:
@@ -146,8 +146,8 @@ def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
 
 
 def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pinged[Object], *, ask_rights: bool = True) -> Leader:
-    """Who leads. A Lease whose time is old may be that of a clock that is wrong, so it is looked at again, unless the
-    job has ended and needs nobody."""
+    """Which operator leads. A Lease that seems outdated may come from a wrong clock, so it is read again, unless the
+    job has ended and needs no operator."""
     namespace, _, name = lease.partition("/")
     try:
         found = asked.result()
@@ -162,7 +162,7 @@ def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pinged[Object], 
 
 
 def _is_renewed(cluster: Cluster, before: Object, namespace: str, name: str) -> tuple[bool, Object]:
-    """Whether the Lease changes within three seconds, and how it is then."""
+    """Whether the Lease changes within three seconds, and the Lease as last read."""
     until = time.monotonic() + LOOK_AGAIN_SECONDS
     while True:
         time.sleep(LOOK_SECONDS)
@@ -184,7 +184,7 @@ def _is_new(lease: Object, now: datetime) -> bool:
 
 
 def _lacks(cluster: Cluster, namespace: str, lease: Object) -> tuple[str, ...] | None:
-    """What the leader may not do, by its pod's service account; None where this user may not ask."""
+    """The rights that the leader lacks, by its pod's service account. None if the user may not ask."""
     try:
         pod = cluster.pod(namespace, lease["spec"]["holderIdentity"])
         user = f"system:serviceaccount:{namespace}:{pod['spec']['serviceAccountName']}"
@@ -195,7 +195,7 @@ def _lacks(cluster: Cluster, namespace: str, lease: Object) -> tuple[str, ...] |
 
 
 def _claims(cluster: Cluster, names: Sequence[str]) -> list[Object]:
-    """Those that are there."""
+    """The claims with these names that exist."""
 
     def claim(name: str) -> Object | None:
         try:

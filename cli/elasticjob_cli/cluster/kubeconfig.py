@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubeconfig as kubectl reads it: which files it is, and what of them counts for one context.
+"""The kubeconfig as kubectl reads it: which files are used, and which entries apply to a context.
 
-Of two files that say the same thing differently the first counts. Paths in a file are relative to the file's folder.
+If two files contradict each other, the first one takes precedence. Paths in a file are relative to the file's folder.
 """
 
 import os
@@ -14,20 +14,20 @@ import yaml
 from elasticjob_cli.errors import CliError
 
 HOME = "~/.kube/config"
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one takes a tenth of the time
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader takes a tenth of the time
 KINDS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A context, cluster or user. `folder`: to which its paths are relative. `where`: how an error names it."""
+    """A context, cluster or user. `folder`: the folder for relative paths. `where`: its name in an error."""
 
     body: Mapping[str, Any]
     folder: str = ""
     where: str = ""
 
     def text(self, key: str) -> str:
-        """The value of that field; empty where it is absent. Raises CliError for what is no text."""
+        """The value of the field; empty if it is absent. Raises CliError if it is not a text."""
         value = self.body.get(key)
         if value is None:
             return ""
@@ -36,20 +36,20 @@ class Entry:
         return value
 
     def flag(self, key: str) -> bool:
-        """Raises CliError for what is neither true nor false."""
+        """The value of the field; False if it is absent. Raises CliError if it is neither true nor false."""
         value = self.body.get(key) or False
         if not isinstance(value, bool):
             raise unusable(f"{self.where}.{key} is {_kind(value)} and neither true nor false")
         return value
 
     def path(self, key: str) -> str:
-        """A file's path; empty where the field is absent."""
+        """The path in the field; empty if it is absent."""
         return os.path.join(self.folder, self.text(key)) if self.text(key) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """`current`: the context that counts where none is asked for; empty where no file names one. The others by name."""
+    """The entries of all files, by name. `current`: the context if none is named; empty if no file names one."""
 
     current: str = ""
     contexts: dict[str, Entry] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Kubeconfig:
         return _named(self.clusters, name, "cluster")
 
     def user(self, name: str) -> Entry:
-        """Empty where there is none, as for kubectl."""
+        """The user of that name; empty if there is none, as for kubectl."""
         return self.users.get(name, Entry({}, where=f"users[{name}].user"))
 
 
@@ -72,10 +72,8 @@ def unusable(why: str) -> CliError:
 
 
 def read(named: str | None) -> Kubeconfig:
-    """The file that is `named`, which has to be there, else those of KUBECONFIG, else the one at home.
-
-    Raises CliError.
-    """
+    """Reads the file `named`, which has to exist; otherwise the files of KUBECONFIG, or the one at home. Raises
+    CliError."""
     if named and not os.path.exists(os.path.expanduser(named)):
         raise unusable(f"there is no file {named}")
     paths = [named] if named else (os.environ.get("KUBECONFIG") or HOME).split(os.pathsep)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainers' logs of a job: what there is, in the order of time, and then what comes, over rounds and pods.
+"""The logs of a job's trainers: the existing lines ordered by time, then new ones, across rounds and pods.
 
-A pod's log is asked for anew when its container is started again or the connection breaks, from the last line that was
-shown: each line comes with a time, by which a line is shown once.
+A pod's log is requested again, from the last shown line on, when its container is restarted or the connection breaks.
+Each line comes with a time, by which it is shown only once.
 """
 
 import math
@@ -25,20 +25,20 @@ from elasticjob_cli.reading.words import plural
 from elasticjob_cli.reading.worker import WorkerView
 
 LOOK_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0  # for an API server that does not answer
-MORE_SECONDS = 2  # clocks differ; what was shown is left out by its time
+PATIENCE_SECONDS = 60.0  # how long to wait for an API server that does not answer
+MORE_SECONDS = 2  # clocks differ; lines already shown are dropped by their times
 
 
 class Line(NamedTuple):
-    at: int  # nanoseconds, by the clock of its node
+    at: int  # nanoseconds, by the node's clock
     pod: str
     rank: int | None
     text: str
 
 
 class Choice(NamedTuple):
-    """Which logs: of one rank or all; of the life before; at most so many lines of each pod, None for all; none that is
-    older than `since` seconds."""
+    """Which logs to show. `rank`: one rank, None for all. `previous`: those of the container's previous life. `tail`:
+    the number of last lines of each pod, None for all. `since`: the greatest age of a line in seconds, None for any."""
 
     rank: int | None = None
     container: str = ""
@@ -47,14 +47,14 @@ class Choice(NamedTuple):
     since: float | None = None
 
     def begins(self, now: datetime) -> int:
-        """Nanoseconds since 1970: no line before that is wanted."""
+        """The earliest time of a line to show, in nanoseconds since 1970."""
         return 0 if self.since is None else int((now.timestamp() - self.since) * 1e9)
 
 
 @dataclass(slots=True)
 class Stream:
-    """One pod's log while it is followed. `last`: the time of the last line shown; `life`: how often its container had
-    been started again when the stream was opened; `wanted`: its pod has not become another rank."""
+    """One pod's log while it is followed. `last`: the time of the last shown line. `life`: the container's restarts
+    when the stream was opened. `wanted`: False once the pod has another rank than the chosen one."""
 
     pod: str
     last: int = 0
@@ -69,8 +69,8 @@ class Stream:
 
 @dataclass(slots=True)
 class Followed:
-    """`others`: pods that have been another rank than the chosen one, whose lines until then are none of its own.
-    `begins`: nanoseconds; no line before that is shown."""
+    """The state of following. `others`: pods that have had another rank than the chosen one; their earlier lines are
+    not the chosen rank's. `begins`: the earliest time of a line to show, in nanoseconds."""
 
     begins: int = 0
     lines: "queue.SimpleQueue[tuple[Stream, int, str]]" = field(default_factory=queue.SimpleQueue)
@@ -85,7 +85,7 @@ def see(cluster: Cluster, name: str) -> Look:
 
 
 def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
-    """What there is, of all chosen pods, in the order of time. Raises CliError for no such rank."""
+    """The existing lines of all chosen pods, ordered by time. Raises CliError if the rank does not exist."""
     found, size = [], len(seen.status.rendezvous.participants)
     if choice.rank is not None and choice.rank >= size and seen.status.history:
         sentence = f"there is no rank {choice.rank} in round {seen.round}: it has {plural(size, 'worker')}"
@@ -98,10 +98,10 @@ def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
 
 
 def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
-    """What there is, and what comes, until the job has ended or is gone."""
+    """The existing lines and then new ones, until the job has ended or is deleted."""
     seen = see(cluster, name)
     followed = Followed(begins=choice.begins(cluster.now))
-    begin = choice._replace(tail=1) if choice.tail == 0 else choice  # the last line tells from where on
+    begin = choice._replace(tail=1) if choice.tail == 0 else choice  # the last line gives the time to start from
     for line in past(cluster, seen, begin):
         followed.streams.setdefault(line.pod, Stream(line.pod)).last = line.at
         if choice.tail != 0:
@@ -126,7 +126,7 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
 
 
 def chosen(seen: Look, choice: Choice) -> list[WorkerView]:
-    """Those with a trainer that has run, in rank order, then those without a rank."""
+    """The workers whose trainer has run, in rank order, then those without a rank."""
     others = [worker for worker in seen.workers.values() if not worker.is_member]
     workers = [*seen.members, *others]
     if choice.rank is not None:
@@ -135,12 +135,12 @@ def chosen(seen: Look, choice: Choice) -> list[WorkerView]:
 
 
 def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> None:
-    """Open what is not open: new pods, new lives, and what the connection lost."""
+    """Opens missing streams: of new pods, of restarted containers, and after lost connections."""
     workers = {worker.name: worker for worker in chosen(seen, choice)}
     others = {worker.name for worker in seen.members} - workers.keys()
     followed.others |= others
     for stream in followed.streams.values():
-        stream.wanted = stream.pod not in others  # the last words of a pod that was given up are the rank's own
+        stream.wanted = stream.pod not in others  # the last lines of a replaced pod are the rank's own
     for name, worker in workers.items():
         if name not in followed.streams:
             formed = seen.status.history[-1].time if seen.status.history and name in followed.others else ""
@@ -150,12 +150,12 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
         runs = _status(worker, seen, choice).runs
         if stream.is_open or (lives == stream.life and not runs):
             continue
-        if 0 <= stream.life < lives:  # its last words, should the stream have ended before them
+        if 0 <= stream.life < lives:  # its last lines, in case the stream ended before them
             try:
                 before = _read(cluster, worker, _container(seen, choice), previous=True)
             except CliError as error:
                 if may_pass(error):
-                    continue  # the next look asks for them again
+                    continue  # the next look requests them again
                 raise
             for line in before:
                 followed.lines.put((stream, line.at, line.text))
@@ -174,11 +174,11 @@ def _pump(cluster: Cluster, stream: Stream, container: str, followed: Followed, 
             at, _, text = line.partition(" ")
             followed.lines.put((stream, nanoseconds(at) or 0, text))
     except CliError:
-        return  # the next look opens it again, or finds the pod gone
+        return  # the next look opens it again, or finds that the pod is gone
 
 
 def _come(followed: Followed, ranks: Mapping[str, int | None]) -> Iterator[Line]:
-    """The lines that come within a second, each once."""
+    """The lines that arrive within a second, each once."""
     wait = LOOK_SECONDS
     while True:
         try:
@@ -200,7 +200,7 @@ def _read(
     try:
         text = cluster.log(worker.name, container, **options)
     except ApiError as error:
-        if error.status in (400, 404):  # it has no log yet, or no more
+        if error.status in (400, 404):  # it has no log yet, or no longer
             return []
         raise
     parts = (line.partition(" ") for line in text.split("\n"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Through which proxy the API server is asked: the kubeconfig's, else that of the environment, as Go reads it."""
+"""The proxy for requests to the API server: the kubeconfig's, otherwise that of the environment, as Go reads it."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def proxy_of(server: str, named: str, environment: Mapping[str, str]) -> str:
-    """The proxy's URL; empty for none. `named`: the cluster's `proxy-url`, for which NO_PROXY does not count."""
+    """The proxy's URL; empty for none. `named`: the cluster's `proxy-url`, to which NO_PROXY does not apply."""
     if named:
         return named
     parts = urlsplit(server)
@@ -28,7 +28,8 @@ def _goes_direct(host: str, port: int | None, entries: str) -> bool:
 
 
 def _matches(host: str, port: int | None, entry: str) -> bool:
-    """`entry`: `*`, an address, a network such as 10.0.0.0/8, or a domain, with a port or without."""
+    """Whether `entry` of NO_PROXY matches: `*`, an address, a network such as 10.0.0.0/8, or a domain, with or without
+    a port."""
     if entry == "*" or _is_inside(host, entry):
         return True
     name, colon, wanted = entry.rpartition(":")

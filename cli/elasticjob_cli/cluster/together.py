@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are made at once, each in a thread that the end of the program does not wait for, so that an interrupt
-ends it while the API server is silent."""
+"""Requests that are made at once, each in a daemon thread. So an interrupt ends the program even while the API server
+does not answer."""
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-AT_ONCE = 6  # requests about the things of one list
+AT_ONCE = 6  # requests at once for one list
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
 class Pinged(Generic[T]):
-    """A question that was just asked."""
+    """A request that is in progress from its creation."""
 
     def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
@@ -23,7 +23,7 @@ class Pinged(Generic[T]):
         self._thread.start()
 
     def result(self) -> T:
-        """The answer, once it is there. Raises what the question raised."""
+        """Waits for the answer and returns it. Raises what the request raised."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -32,12 +32,12 @@ class Pinged(Generic[T]):
     def _run(self) -> None:
         try:
             self._answer = self._ask()
-        except BaseException as error:  # it is raised where the answer is wanted
+        except BaseException as error:  # raised again where the answer is used
             self._error = error
 
 
 def each(ask: Callable[[A], T], about: Sequence[A]) -> list[T]:
-    """The answers about all of them, in their order; raises the first error."""
+    """The answers for all items, in their order. Raises the first error."""
 
     def some(begin: int) -> list[T]:
         return [ask(one) for one in about[begin::AT_ONCE]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to one API server over HTTP, from several threads at once. What goes wrong is raised as a sentence."""
+"""HTTP requests to one API server, from several threads at once. Errors are raised as sentences."""
 
 import os
 import ssl
@@ -25,14 +25,14 @@ from elasticjob_cli.cluster.proxies import proxy_of
 from elasticjob_cli.errors import CliError, Exit
 
 CONNECT_SECONDS = 10.0
-SILENT_SECONDS = 300.0  # of a log without a line, after which it is asked for anew
-CONNECTIONS = 8  # that are kept for the next requests
-# a kept connection may have been closed meanwhile; urllib3 repeats no request that changes anything
+SILENT_SECONDS = 300.0  # without a line of a log, after which it is requested again
+CONNECTIONS = 8  # kept open for later requests
+# a kept connection may have been closed meanwhile; urllib3 repeats no request that changes an object
 ONCE_MORE = urllib3.Retry(total=1, connect=0, redirect=0, status=0, other=0, read=1, raise_on_status=False)
 
 
 class ApiError(CliError):
-    """The API server said no; `status` is its HTTP status."""
+    """The API server refused the request. `status`: the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence, Exit.NOT_FOUND if status == 404 else Exit.REFUSED)
@@ -40,17 +40,17 @@ class ApiError(CliError):
 
 
 class NoAnswer(CliError):
-    """The API server could not be reached, or said nothing."""
+    """The API server could not be reached, or did not answer."""
 
 
 def may_pass(error: CliError) -> bool:
-    """Whether the same question may be answered a moment later, as while an API server is started again."""
+    """Whether the same request may succeed a moment later, for example while an API server restarts."""
     away = isinstance(error, ApiError) and issubclass(kind_of(error.status), Unavailable)
     return away or isinstance(error, NoAnswer)
 
 
 class Transport:
-    """`now`: the API server's clock, as it last answered."""
+    """Sends requests. `now`: the API server's time at its last answer."""
 
     def __init__(self, access: Access) -> None:
         self.now = datetime.now(UTC)
@@ -60,7 +60,7 @@ class Transport:
         self._pool: urllib3.PoolManager | None = None
 
     def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, **given: Any) -> bytes:
-        """The body of the answer. `given`: `body`, bytes, and `content_type`. Raises ApiError and NoAnswer."""
+        """The body of the answer. `given`: `body`, in bytes, and `content_type`. Raises ApiError and NoAnswer."""
         limit = self._access.request_seconds
         with _sentences():
             answer = self._send(method, path, query, urllib3.Timeout(total=limit), preload=True, **given)
@@ -69,14 +69,15 @@ class Transport:
             return answer.data
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The answer in pieces as they come, until it ends or nothing comes for long. Raises ApiError and NoAnswer."""
+        """The pieces of the answer as they arrive, until it ends or nothing arrives for long. Raises ApiError and
+        NoAnswer."""
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=SILENT_SECONDS)
         with _sentences():
             answer = self._send("GET", path, query, timeout, preload=False)
         try:
             yield from answer.stream(1 << 14, decode_content=False)
         except HTTPError:
-            return  # the caller asks anew, from the last line on
+            return  # the caller asks again, from the last line on
         finally:
             answer.close()
 
@@ -116,7 +117,7 @@ class Transport:
             if self._pool is None or self._credentials.have_expired(datetime.now(UTC)):
                 self._credentials = log_in(self._access)
                 self._pool = _pool(self._access, self._credentials)
-            elif self._access.user.text("tokenFile"):  # it is written anew before its token expires
+            elif self._access.user.text("tokenFile"):  # the file is rewritten before its token expires
                 self._credentials = log_in(self._access)
             return self._pool, self._credentials
 
@@ -149,16 +150,16 @@ def _socks(proxy: str, given: dict[str, Any]) -> urllib3.PoolManager:
 
 
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
-    """Raises CliError for certificates that are none."""
+    """The TLS settings. Raises CliError for invalid certificates."""
     authority = access.authority_data and data_of(access.authority_data, "certificate-authority-data")
     if access.authority and not authority:
         authority = file_of(access.authority, "certificate-authority")
     try:
         context = ssl.create_default_context(cadata=authority or None)
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python asks more of an authority than kubectl does
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python is stricter about authorities than kubectl
         if access.insecure:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            urllib3.disable_warnings(InsecureRequestWarning)  # it was asked for
+            urllib3.disable_warnings(InsecureRequestWarning)  # the user requested it
         if credentials.certificate:
             _present(context, credentials)
     except (ssl.SSLError, ValueError) as error:
@@ -167,7 +168,8 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _present(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Python reads a certificate and its key from a file alone: one that only its owner may read, for a moment."""
+    """Loads the client certificate. Python reads it only from a file: for a moment there is one, readable by its owner
+    alone."""
     handle, path = tempfile.mkstemp(suffix=".pem")
     try:
         with open(handle, "w", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for what a command has asked for: each wait has a deadline, and says what it waited for."""
+"""Waits for the result of a command. Each wait has a deadline, and an error says what it waited for."""
 
 import time
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def glance(cluster: Cluster, name: str) -> Look:
 
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float) -> tuple[T, float]:
-    """What `probe` gives, and after how many seconds. Raises Late, and what `probe` raises if that will not pass."""
+    """The result of `probe`, and the seconds that it took. Raises Late, and errors of `probe` that will not pass."""
     began = time.monotonic()
     while not (found := _tried(probe)):
         if time.monotonic() - began >= seconds:

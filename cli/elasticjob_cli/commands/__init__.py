@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sub-commands: each asks the cluster, has it read, and shows it."""
+"""The sub-commands. Each queries the cluster, has the objects read, and shows the result."""

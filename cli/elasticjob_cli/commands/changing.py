@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that change a job: scale, suspend, resume, restart.
 
-Each says what the API server has taken and what is to follow by the rules, waits for that, and says what it saw.
+Each reports what the API server has accepted and what follows by the rules, waits for that, and reports the result.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 600
 
 
 def waits(command: Any) -> Any:
-    """The options of a command that waits."""
+    """Adds the options of a command that waits."""
     seconds = click.FloatRange(min=0, min_open=True)
     deadline = f"Seconds to wait at most; {DEADLINE_SECONDS} unless given."
     command = click.option("--timeout", type=seconds, default=DEADLINE_SECONDS, metavar="SECONDS", help=deadline)(
@@ -136,8 +136,8 @@ def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """What a command has done to a job, and how that is told: in sentences as it goes, or in one document at the end.
-    `before`: the job as it was; `changed`: whether its spec is another one now."""
+    """What a command has done to a job, reported in sentences as it goes, or in one document at the end. `before`: the
+    job before the change. `changed`: whether its spec has changed."""
 
     session: Session
     before: Look
@@ -149,7 +149,7 @@ class Change:
             say(sentence)
 
     def tell_round(self, done: Look, seconds: float, **what: Any) -> None:
-        """The round that was waited for; one that stood all along was not formed by this."""
+        """Reports the awaited round. A round that stood before was not formed by the command."""
         told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
         stood = self.before.is_formed and done.round == self.before.round
         self.say(f"{told} stands, as before." if stood else f"{told} formed after {length(seconds)}.")
@@ -168,7 +168,8 @@ class Change:
 
 
 def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], timeout: float) -> tuple[Look, float]:
-    """Raises Late with why it is not so, and CliError when the job has ended meanwhile."""
+    """Waits until the job is `done`. Raises CliError with the reason if it is late, or if the job has ended
+    meanwhile."""
 
     def probe() -> Look | None:
         seen = glance(session.cluster, job)
@@ -195,7 +196,7 @@ def _why(session: Session, job: str) -> str:
 
 
 def _is_current(seen: Look) -> bool:
-    """Its status answers to its spec."""
+    """Whether the status is that of the current spec."""
     return bool(seen.status.observed_generation == seen.scene.job["metadata"].get("generation"))
 
 
@@ -204,24 +205,24 @@ def _has_size(seen: Look, replicas: int) -> bool:
 
 
 def _is_restarted(seen: Look) -> bool:
-    """A later restart than the one that was asked for will do."""
+    """Whether the requested restart is done; a later one counts too."""
     return seen.is_formed and seen.status.rendezvous.restarted_at == seen.spec.restarted_at
 
 
 def _has_stopped(session: Session, seen: Look) -> bool:
-    """status.replicas would not do: a worker that has finished keeps its pod."""
+    """Whether no pod may run. status.replicas does not show that: a finished worker keeps its pod."""
     found = seen.condition("Suspended")
     told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
     return told and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
 def _may_see_pods(result: Change) -> bool:
-    """Whether their end can be waited for; what was asked for is done without it."""
+    """Whether the end of the pods can be awaited. The change itself is done without that."""
     try:
         result.session.cluster.pods(result.before.name)
     except CliError as error:
         if not isinstance(error, ApiError) or error.status != 403:
-            return True  # the wait will meet it again, or it will have passed
+            return True  # the wait will meet the error again, or it will have passed
         result.say(f"That they have ended cannot be seen: {error}")
         return False
     return True
@@ -232,7 +233,7 @@ def _may_run(pod: Pod) -> bool:
 
 
 def _refuse(seen: Look) -> None:
-    """What no suspension can stop, and nothing can resume."""
+    """Refuses a job that no suspension can stop and nothing can resume."""
     if seen.has_ended:
         raise CliError(f"{seen.name} has ended ({seen.status.phase}): make a new job", Exit.JOB_ENDED)
     if seen.is_closed:

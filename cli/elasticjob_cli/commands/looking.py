@@ -26,7 +26,8 @@ WATCH_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command has found: for people, for programs, and by name. `nothing`: what is said where that is none."""
+    """What a command has found: `parts` for people, `document` for programs, and `names`. `nothing`: the message if
+    there is nothing to show."""
 
     parts: Callable[[], Sequence[Part]]
     document: Callable[[], object]
@@ -126,7 +127,7 @@ def _one(session: Session, job: str, rates: Rates) -> Shown:
 
 
 def _all(session: Session, everywhere: bool, selector: str) -> Shown:
-    """Whole reports are for programs alone: the table is made of the jobs, without their pods."""
+    """Complete reports are only for programs: the table is made of the jobs, without their pods."""
     cluster = session.cluster
     if session.is_document:
         scenes = gather_all(cluster, session.lease, everywhere=everywhere, selector=selector)
@@ -155,7 +156,8 @@ def _print(session: Session, found: Shown) -> None:
 
 
 def _watch(session: Session, ask: Callable[[], Shown]) -> None:
-    """For people on a terminal in place; else each time that it has changed, in JSON as one document a line."""
+    """On a terminal, shows the result in place. Otherwise prints it each time it changes, in JSON one document a
+    line."""
     screen = Screen() if is_terminal() and session.form in ("", "wide") else None
     shown: object = None
     while True:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that all commands share: kubectl's own flags for the cluster and the user, and how to print.
+"""The options that all commands share: kubectl's own flags for the cluster and the user, and the output format.
 
-Nothing heavy is imported here before a command needs it: help, versions and completion are asked for often.
+Heavy modules are imported only when a command needs them: help, versions and completion have to be fast.
 """
 
 import gc
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DOCUMENTS = ("json", "yaml")  # what programs read
+DOCUMENTS = ("json", "yaml")  # formats for programs
 FORMS = {
     "json": "json and yaml for programs",
     "name": "name for names alone",
@@ -30,8 +30,8 @@ FORMS = {
 
 @dataclass
 class Session:
-    """One call of a command: its cluster, which is connected when it is first used, and how it prints. `form`: one of
-    json, yaml, wide and name; empty for people. `headers`: whether tables have them."""
+    """One call of a command: its cluster, connected at first use, and its output. `form`: json, yaml, wide or name;
+    empty for people. `headers`: whether tables have them."""
 
     place: "Place"
     lease: str
@@ -50,12 +50,13 @@ class Session:
 
 
 def connected(*forms: str, headers: bool = False) -> Callable[[F], F]:
-    """The command gets a `Session` first; it has the flags by which that is made. `forms`: of its `--output`."""
+    """Gives the command a `Session` as its first argument, and the flags that it is made from. `forms`: the choices of
+    `--output`."""
 
     def decorate(command: F) -> F:
         @wraps(command)
         def run(operator: str, **arguments: Any) -> Any:
-            if not gc.isenabled():  # all is imported: what is there now is no garbage
+            if not gc.isenabled():  # all is imported: the present objects are no garbage
                 gc.freeze()
                 gc.enable()
             given = {name: arguments.pop(name) for name in PLACE_NAMES}
@@ -75,7 +76,7 @@ def job_argument(command: F, *, required: bool = True) -> F:
 
 
 def _job(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A job's name, alone or behind the resource's as kubectl takes it."""
+    """A job's name, alone or after the resource's name, as for kubectl."""
     from elasticjob.api import GROUP, JOBS
 
     kinds = ("ej", "elasticjob", JOBS, f"{JOBS}.{GROUP}", f"elasticjob.{GROUP}")
@@ -86,7 +87,7 @@ def _job(context: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The names of jobs; none where the cluster does not answer, as a shell shows no errors."""
+    """The names of jobs. Empty if the cluster does not answer, because a shell shows no errors."""
     from elasticjob_cli.cluster.connection import Cluster
 
     try:
@@ -117,7 +118,7 @@ def _place(given: dict[str, Any]) -> "Place":
 
 
 def length_of_time(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """As kubectl takes one, such as 30s, 5m or 1m30s; a number alone is of seconds."""
+    """Checks a duration as kubectl takes it, such as 30s, 5m or 1m30s; a number alone is in seconds."""
     if value is None:
         return None
     from elasticjob_cli.cluster.access import seconds_of
@@ -129,7 +130,7 @@ def length_of_time(context: click.Context, parameter: click.Parameter, value: st
     return value
 
 
-# as kubectl takes them, before the command's name and after it
+# accepted before the command's name and after it, as by kubectl
 PLACE: tuple[Callable[[Any], Any], ...] = (
     click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; else KUBECONFIG, or ~/.kube/config."),
     click.option("--context", metavar="NAME", shell_complete=complete_context, help="The kubeconfig's context."),
@@ -155,7 +156,7 @@ PLACE_NAMES = (
 
 
 def placed(command: F) -> F:
-    """The group of all commands takes the options of `PLACE` too."""
+    """Adds the options of `PLACE` to the group of all commands."""
     for option in reversed(PLACE):
         command = option(command)
     return command

@@ -14,7 +14,7 @@ from elasticjob_cli.plans.manifest import Wish, command, manifest
 
 
 class Run(click.Command):
-    """`--dry-run` alone takes no value from the word after it, as with kubectl."""
+    """Lets `--dry-run` stand alone, as for kubectl: the next word is not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -62,7 +62,7 @@ def run(session: Session, name: str, script: tuple[str, ...], dry_run: str | Non
 
 
 def _without_owners(body: Object) -> Object:
-    """As kubectl shows an object."""
+    """The object without managedFields, as kubectl shows it."""
     meta = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
     return {**body, "metadata": meta}
 
@@ -77,7 +77,7 @@ def wish_of(
     pull_policy: str | None,
     **given: Any,
 ) -> Wish:
-    """Raises CliError and click.BadParameter."""
+    """The wish that the options describe. Raises CliError and click.BadParameter."""
     return replace(
         Wish(name=name, command=command(script), pull_secrets=pull_secret, pull_policy=pull_policy or "", **given),
         env=dict(_pairs("--env", env, "NAME=VALUE")),

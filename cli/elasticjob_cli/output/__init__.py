@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How it is shown: tables for people, plain where the output is piped, JSON for programs."""
+"""Output: tables for people, plain text if it is piped, documents for programs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the output goes: to a terminal with colours and a width, else plain, one line for one thing."""
+"""Prints to a terminal, with colours and a width, or as plain text, one line for each item."""
 
 import os
 import re
@@ -13,26 +13,26 @@ from elasticjob.text import bare
 from elasticjob_cli.output.tables import Part, lines_of
 
 COLOUR, RESET = re.compile(r"(\x1b\[[0-9;]*m)"), "\x1b[0m"
-PLAIN_WIDTH = 2**20  # nothing is folded where a program reads
+PLAIN_WIDTH = 2**20  # no line is folded if a program reads it
 CLEAR_BELOW = "\x1b[J"
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one text. What others wrote may be in it: nothing that a terminal obeys gets there."""
+    """Prints one text. It may contain text of others: no control character of it is printed."""
     click.echo("\n".join(map(bare, text.split("\n"))), err=err)
 
 
 def say_line(whose: str, text: str) -> None:
-    """Print a line of a log; on a terminal nothing of what that obeys but colours."""
+    """Prints a line of a log. On a terminal, colours are the only control sequences that are printed."""
     if on_terminal := is_terminal():
-        last = text.rstrip("\r").rpartition("\r")[2].replace("\t", "    ")  # of a progress bar
+        last = text.rstrip("\r").rpartition("\r")[2].replace("\t", "    ")  # the last state of a progress bar
         text = "".join(one if COLOUR.fullmatch(one) else bare(one) for one in COLOUR.split(last))
         text += RESET if COLOUR.search(text) else ""
     click.echo(f"{whose}{text}", color=on_terminal or None)
 
 
 def show(parts: Iterable[Part], *, headers: bool = True) -> None:
-    """Print them below each other."""
+    """Prints the parts below each other."""
     click.echo("\n".join(_lines(parts, headers=headers)), color=has_colours())
 
 
@@ -41,7 +41,7 @@ def plain(parts: Iterable[Part], *, headers: bool = True) -> str:
 
 
 class Screen:
-    """What is shown in place of what was shown before, on a terminal; as much of it as fits."""
+    """Output that replaces the previous output on a terminal, as much of it as fits."""
 
     def __init__(self) -> None:
         self._shown = 0
@@ -60,7 +60,8 @@ def _lines(parts: Iterable[Part], *, headers: bool, width: int | None = None) ->
 
 
 def has_colours() -> bool:
-    """NO_COLOR and FORCE_COLOR count, as no-color.org and force-color.org have it."""
+    """Whether to print colours. NO_COLOR and FORCE_COLOR are respected, as defined by no-color.org and
+    force-color.org."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_terminal()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs read: one schema, as docs/cli.md describes it, in JSON or YAML. Pure.
+"""Documents for programs: one schema, described in docs/cli.md, in JSON or YAML. Pure.
 
-A `JobReport` says how a job is, a `JobReportList` how many are, and a `JobChange` what a command has changed.
+A `JobReport` has the state of one job, a `JobReportList` that of several, and a `JobChange` what a command has changed.
 """
 
 import json
@@ -19,12 +19,12 @@ from elasticjob_cli.reading.rounds import goodput, rounds_of
 from elasticjob_cli.why.answer import answer
 
 API_VERSION = f"cli.elasticjob.io/{VERSION}"
-OF_METADATA = frozenset({"job", "namespace"})  # which metadata says already
-RESOURCE = "elasticjob.elasticjob.io"  # as kubectl's `-o name` has it
+OF_METADATA = frozenset({"job", "namespace"})  # fields that metadata already has
+RESOURCE = "elasticjob.elasticjob.io"  # the resource in kubectl's `-o name`
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes out what comes twice: an anchor is for no reader."""
+    """Writes repeated values in full, without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -67,12 +67,12 @@ def report(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
 
 
 def reports(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A `JobReportList`: its items are whole reports."""
+    """A `JobReportList` with complete reports as its items."""
     return {"apiVersion": API_VERSION, "kind": "JobReportList", "items": list(found)}
 
 
 def change(name: str, namespace: str, **body: Any) -> dict[str, Any]:
-    """A `JobChange`; `body`: its fields, in snake_case."""
+    """A `JobChange`. `body`: its fields, in snake_case."""
     return _document("JobChange", name, namespace, _camel(body))
 
 
@@ -82,21 +82,21 @@ def _document(kind: str, name: str, namespace: str, body: Mapping[str, Any]) -> 
 
 
 def _dumped(model: BaseModel) -> dict[str, Any]:
-    """With null for what is absent: each document has all fields."""
+    """The fields, with null for absent ones: each document has all fields."""
     return model.model_dump(mode="json", by_alias=True)
 
 
 def _camel(value: Any) -> Any:
-    """With the names of all fields as Kubernetes writes them; not of what has names of the user's own."""
+    """The value with its field names in camelCase, as in Kubernetes. Not for mappings whose keys are the user's."""
     if isinstance(value, Mapping):
         return {to_camel(str(name)): _camel(field) for name, field in value.items()}
     if isinstance(value, list | tuple):
         return [_camel(one) for one in value]
-    return str(value) if isinstance(value, str) else value  # an enumeration's member as well
+    return str(value) if isinstance(value, str) else value  # also converts members of an enumeration
 
 
 def written(body: Any, form: str, *, on_one_line: bool = False) -> str:
-    """`body` as `json` or `yaml`; a stream has a document a line, or behind `---`."""
+    """`body` as `json` or `yaml`. In a stream, each document has one line, or follows `---`."""
     if form == "yaml":
         text = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000).rstrip("\n")
         return f"---\n{text}" if on_one_line else text

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of text and tables, set in a width. Words are never broken: what does not fit a narrow terminal is shown as one
-block of lines for each row. Pure.
-"""
+"""Lines of text and tables, set in a width. Words are never broken. A table that is too wide for the terminal is shown
+as one block of lines for each row. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph. What others wrote may be in it: nothing that a terminal obeys is shown."""
+    """A paragraph. It may contain text of others: no control character of it is printed."""
 
     spans: tuple[Span, ...]
 
@@ -33,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """As kubectl prints one: words above, no lines. A column `>NAME` is of numbers."""
+    """A table as kubectl prints it: headers above, no lines. A column `>NAME` is aligned right, for numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -43,13 +42,13 @@ Part = Text | Table
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """None and an empty cell are shown as `-`."""
+    """A table. None and empty cells are shown as `-`."""
     cells = (tuple("-" if cell in (None, "") else bare(str(cell)) for cell in row) for row in rows)
     return Table(tuple(columns), tuple(cells))
 
 
 def lines_of(parts: Iterable[Part], width: int, *, colours: bool = False, headers: bool = True) -> list[str]:
-    """The parts below each other, without spaces at the ends of lines. `width`: of a terminal, in letters."""
+    """The parts below each other, without trailing spaces. `width`: of the terminal, in characters."""
     found: list[str] = []
     for part in parts:
         if isinstance(part, Text):
@@ -60,7 +59,7 @@ def lines_of(parts: Iterable[Part], width: int, *, colours: bool = False, header
 
 
 def _paragraph(text: Text, width: int, *, colours: bool) -> Iterator[str]:
-    """Each line of the text, folded between words."""
+    """The lines of the text, folded between words."""
     styled = [(letter, span.style) for span in text.spans for line in (span.text,) for letter in line]
     lines: list[list[tuple[str, str]]] = [[]]
     for letter, style in styled:
@@ -79,7 +78,7 @@ def _paragraph(text: Text, width: int, *, colours: bool) -> Iterator[str]:
 
 
 def _folded(line: str, width: int) -> Iterator[int]:
-    """The lengths of the pieces into which a line is folded; the spaces between two of them belong to neither."""
+    """The lengths of the pieces into which a line is folded. The spaces between two pieces belong to neither."""
     while len(line) > width:
         at = line.rfind(" ", 1, width + 1)
         at = at if at > 0 else line.find(" ")
@@ -91,7 +90,7 @@ def _folded(line: str, width: int) -> Iterator[int]:
 
 
 def _painted(letters: Sequence[tuple[str, str]], *, colours: bool) -> str:
-    """One line; a run of letters with one style is painted as a whole."""
+    """One line. A run of characters with one style is painted as a whole."""
     runs: list[Span] = []
     for letter, style in letters:
         if runs and runs[-1].style == style:
@@ -120,8 +119,8 @@ def _table(given: Table, width: int, *, colours: bool, headers: bool) -> Iterato
 
 
 def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Of the columns: as wide as they like, or else the widest ones narrower, down to their longest word. None where
-    even so they do not fit."""
+    """The widths of the columns: as wide as needed, or with the widest ones narrowed, down to their longest word. None
+    if that does not suffice."""
     columns = list(zip(*rows, strict=True))
     wanted = [max(map(len, cells)) for cells in columns]
     least = [max(len(word) for cell in cells for word in cell.split() or ("",)) for cells in columns]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands show people, as texts and tables: each takes what was read and asks nothing."""
+"""The output of the commands for people, as texts and tables. Each function takes what was read and requests
+nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +18,7 @@ MEASURED = (">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING")
 
 
 def status_view(look: Look, rates: Mapping[str, float], *, wide: bool = False) -> list[Part]:
-    """All of `status`; `rates`: steps a second, by pod. `wide`: with the pods' addresses."""
+    """The output of `status`. `rates`: steps a second, by pod. `wide`: includes the pods' addresses."""
     rounds, reply = rounds_of(look), answer(look)
     members = members_of(look, rates)
     parts: list[Part] = [_headline(look)]
@@ -37,7 +38,7 @@ def status_view(look: Look, rates: Mapping[str, float], *, wide: bool = False) -
 def history_view(look: Look) -> list[Part]:
     rounds = rounds_of(look)
     counted = f"{plural(look.status.restarts, 'failure')} counted against maxRestarts {look.spec.max_restarts}."
-    if look.status.restarts > look.spec.max_restarts and look.has_ended:  # no round was formed after it
+    if look.status.restarts > look.spec.max_restarts and look.has_ended:  # no round formed after it
         counted += f" The last of them ended the job: {look.status.rendezvous.reason}."
     if not rounds:
         return [Text.of(f"{look.name} has formed no round yet. {counted}")]
@@ -88,13 +89,13 @@ def list_view(looks: Sequence[Look], *, everywhere: bool, wide: bool = False) ->
 
 
 def _image(look: Look) -> str | None:
-    """The trainer's."""
+    """The trainer's image."""
     containers = look.spec.template.get("spec", {}).get("containers") or ()
     return next((one.get("image") for one in containers if one.get("name") == look.spec.trainer_container), None)
 
 
 def _addresses(look: Look) -> dict[str, str | None]:
-    """By pod."""
+    """The pods' addresses, by pod."""
     return {pod["metadata"]["name"]: pod.get("status", {}).get("podIP") for pod in look.scene.pods}
 
 
@@ -104,7 +105,7 @@ def rounds_view(rounds: Sequence[Round]) -> Part:
 
 
 def _measured(one: Round) -> tuple[object, ...]:
-    """In the columns MEASURED."""
+    """The cells for the columns MEASURED."""
     times = length(one.formed_after), length(one.lasted), length(one.starting)
     return one.number, one.size, _clock(one), *times
 
@@ -119,7 +120,7 @@ def goodput_view(found: Goodput) -> Part:
 
 
 def _nodes(failures: Sequence[NodeFailures]) -> Part:
-    """On which nodes workers have failed, the last one first."""
+    """The nodes on which workers have failed, the last failure first."""
     rows = [(one.node, one.failures, one.pod, one.avoided_until) for one in reversed(failures)]
     return table(["NODE", ">FAILURES", "LAST", "AVOIDED UNTIL"], rows)
 
@@ -143,7 +144,7 @@ def _headline(look: Look) -> Text:
 
 
 def _members(members: Sequence[Member], addresses: Mapping[str, str | None] | None = None) -> Part:
-    """`addresses`: of the pods, where they are to be shown."""
+    """The table of members. `addresses`: those of the pods, None to leave them out."""
     told = any(one.waits is not None for one in members)
     rows = [
         (

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask for, on paper: a job from a command line, and what a change of its size leads to. Pure."""
+"""What the user requests, before it is done: a job from a command line, and the effects of a change of its size.
+Pure."""

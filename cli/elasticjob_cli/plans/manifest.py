@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ElasticJob from a command line: what the API server fills in by itself is left out."""
+"""An ElasticJob from a command line. Fields that the API server fills in are left out."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the command line asks for; None and empty are left to the API's defaults."""
+    """The job that the command line describes. None and empty values are left to the API's defaults."""
 
     name: str
     image: str
@@ -32,11 +32,11 @@ class Wish:
     env: Mapping[str, str] = field(default_factory=dict)
     pull_policy: str = ""
     pull_secrets: Sequence[str] = ()
-    claims: Sequence[tuple[str, str]] = ()  # each with where it is mounted
+    claims: Sequence[tuple[str, str]] = ()  # each with its mount path
 
 
 def manifest(wish: Wish) -> Object:
-    """Raises CliError with the argument that is wrong."""
+    """The job's manifest. Raises CliError that names the wrong argument."""
     if not NAME.fullmatch(wish.name) or len(wish.name) > JOB_NAME_LENGTH:
         raise CliError(
             f"NAME {wish.name!r} cannot be a job's: it has at most {JOB_NAME_LENGTH} lower-case letters, "
@@ -56,9 +56,10 @@ def manifest(wish: Wish) -> Object:
 
 
 def command(words: Sequence[str]) -> list[str]:
-    """`train.py --epochs 3` and `-m package.train` run under torchrun; another program is taken as it is.
+    """The trainer's command. `train.py --epochs 3` and `-m package.train` run under torchrun; another program runs as
+    it is.
 
-    Raises CliError where there are none.
+    Raises CliError if `words` is empty.
     """
     if not words:
         raise CliError(
@@ -86,8 +87,8 @@ def _pod(wish: Wish) -> Object:
 
 
 def _volumes(claims: Sequence[tuple[str, str]]) -> tuple[list[Object], list[Object]]:
-    """Where they are mounted, and the volumes: one for each claim, numbered, as a claim's name may be longer than a
-    volume's, and have dots."""
+    """The mounts and the volumes, one volume for each claim. Volumes are numbered, because a claim's name may be longer
+    than a volume's, and may contain dots."""
     names = {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(claim for claim, _ in claims))}
     mounts: list[Object] = [{"name": names[claim], "mountPath": path} for claim, path in claims]
     return mounts, [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for claim, name in names.items()]

@@ -9,7 +9,8 @@ ASKED = "spec.restartedAt is set."
 
 
 def restart_plan(look: Look) -> str:
-    """What is said once that is so; `look` is of before. Raises CliError where no restart can be done."""
+    """The message once the restart is requested. `look`: the job before that. Raises CliError if no restart is
+    possible."""
     if look.spec.suspend:
         return f"{ASKED} {look.name} is suspended: all its processes are new anyway when it goes on."
     if look.is_about_to_end:

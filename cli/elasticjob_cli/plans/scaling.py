@@ -10,7 +10,7 @@ FOLLOWS = "What follows:"
 
 
 def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
-    """Raises CliError where the API server would refuse; it names the bound."""
+    """Raises CliError if the API server would refuse the number. The error names the bound."""
     largest = spec.max_replicas or MAX_REPLICAS
     if replicas < spec.min_replicas:
         raise CliError(
@@ -30,7 +30,7 @@ def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
 
 
 def plan(look: Look, replicas: int) -> str:
-    """What was changed, and what follows by the rules of docs/protocol.md; `look` is of before."""
+    """What was changed, and what follows by the rules of docs/protocol.md. `look`: the job before the change."""
     before, timing = look.spec.replicas, look.spec.rendezvous
     change = f"spec.replicas of {look.name} is {replicas} now, and was {before}."
     if replicas == before:
@@ -55,8 +55,8 @@ def plan(look: Look, replicas: int) -> str:
 
 
 def forms_no_round(look: Look, replicas: int) -> bool:
-    """Whether no round of that size follows while all goes well: the round that stands is about to end, and breaks only
-    if one of its members has to leave."""
+    """Whether no round of that size follows as long as nothing fails. A round that is about to end breaks only if one
+    of its members has to leave."""
     wanted = replicas - len(look.finished)
     return wanted < 1 or (look.is_about_to_end and look.unfinished < wanted)
 
@@ -86,8 +86,8 @@ def _grows(look: Look, replicas: int) -> str:
 
 
 def leavers(look: Look, replicas: int) -> list[int]:
-    """Those without room in `replicas` or among the spares: newcomers first, then members from the highest rank down.
-    A member becomes no spare."""
+    """The indices without room in `replicas` or among the spares: newcomers first, then members from the highest rank
+    down. A member never becomes a spare."""
     members = [worker.index for worker in look.members if worker.index not in look.finished]
     others = [index for index in look.workers if index not in (*members, *look.finished)]
     others.sort(key=lambda index: (not look.workers[index].joined, index))

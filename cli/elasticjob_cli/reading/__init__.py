@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the objects of one job say, read together. Pure: the time is an argument."""
+"""The objects of one job, read together. Pure: the time is an argument."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kubelet and scheduler say of a pod, as people read it here: on one line, and bounded."""
+"""The messages of kubelet and scheduler about a pod, shortened to one line."""
 
 from elasticjob.text import plain
 
@@ -7,6 +7,6 @@ TEXT_LENGTH = 400
 
 
 def said(*parts: str | None) -> str:
-    """What is there of `parts`, on one line and bounded, without a stop at the end."""
+    """The non-empty `parts`, on one line of limited length, without a final full stop."""
     text = plain(": ".join(part.strip() for part in parts if part and part.strip()), TEXT_LENGTH)
     return text.rstrip(".")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scene, read: who is wanted, who is there, and what the operator says of it.
+"""Reads a scene: which workers are wanted, which are present, and what the operator says of it.
 
-Who is wanted and who has joined is found by the rendezvous' own rule, so that this tool waits for whom the operator
-waits for.
+The wanted and the joined workers are determined by the rendezvous' own rule. So this tool reports the same workers as
+missing that the operator waits for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,10 +35,11 @@ NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
-    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have not, be it
-    without a pod. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
-    status calls formed has ended, as a member's record says, before the operator has seen to it; else empty."""
+    """One job, read. `workers`: the current workers, by index. `missing`: wanted workers that have not joined, with or
+    without a pod. `newcomers`: workers that have joined and wait for the next round. `spares`: spares that have joined.
+    `absent_spares`: spares that have not joined, with or without a pod. `least`: how many workers must join.
+    `last_call`: in seconds. `broken`: the failure that has ended the formed round, by a member's record, before the
+    operator has handled it; empty if there is none."""
 
     scene: Scene
     spec: ElasticJobSpec
@@ -76,17 +77,17 @@ class Look:
 
     @property
     def is_closed(self) -> bool:
-        """The last round trains on after `set_closed()`, and no other follows."""
+        """Whether the last round trains on after `set_closed()`, with no other to follow."""
         return self.status.rendezvous.outcome is Outcome.CLOSED
 
     @property
     def trains(self) -> bool:
-        """A round stands, be it the last one after `set_closed()`."""
+        """Whether a round stands, including the last one after `set_closed()`."""
         return self.is_formed or self.is_closed
 
     @property
     def starts(self) -> bool:
-        """The processes of the round that stands start, and do not train yet."""
+        """Whether the processes of the standing round are starting and do not train yet."""
         return self.trains and self.status.starting
 
     @property
@@ -95,50 +96,51 @@ class Look:
 
     @property
     def members(self) -> tuple[WorkerView, ...]:
-        """Of the last formed round, in rank order, as far as there is anything of them."""
+        """The workers of the last formed round that still exist, in rank order."""
         found = (worker for worker in self.workers.values() if worker.is_member)
         return tuple(sorted(found, key=lambda worker: worker.rank or 0))
 
     @property
     def finished(self) -> frozenset[int]:
-        """Whose torchrun has ended in success, be it that its container goes on."""
+        """The workers whose torchrun has ended in success, even if the container continues."""
         agreed = self.status.rendezvous
         return frozenset(member.index for member in (*agreed.finished, *agreed.finishing))
 
     @property
     def finishing(self) -> str | None:
-        """Which containers the job waits for after success, as the operator tells; None where it does not."""
+        """Which containers the job waits for after success, in the operator's words; None if it waits for none."""
         return self.message_of("Finishing", "True")
 
     @property
     def unfinished(self) -> int:
-        """How many members of the last formed round have not finished: who has stays in it while it stands."""
+        """How many members of the last formed round have not finished. A finished member stays in the round while it
+        stands."""
         return sum(member.index not in self.finished for member in self.status.rendezvous.participants)
 
     @property
     def is_about_to_end(self) -> bool:
-        """A round of which a member has finished is reopened for nobody (rule 3)."""
+        """Whether a member of the round has finished. Such a round is not reopened for newcomers (rule 3)."""
         return self.is_formed and self.unfinished < len(self.status.rendezvous.participants)
 
     @property
     def is_blind(self) -> bool:
-        """Nothing can be said of its workers."""
+        """Whether the user may not see its workers."""
         return bool({"pods", "elasticworkers"} & set(self.scene.hidden))
 
     @property
     def cut_off(self) -> str:
-        """Which members of the round that stands do not reach rank 0, as the operator tells; empty where all do."""
+        """Which members of the standing round do not reach rank 0, in the operator's words; empty if all do."""
         return (self.message_of("Connected", "False") or "") if self.trains else ""
 
     @property
     def cut_off_workers(self) -> frozenset[int]:
-        """Their indices."""
+        """The indices of the members that do not reach rank 0."""
         kept = (one.workers for one in self.status.blockers if one.reason == NETWORK_FAULT)
         return frozenset(chain.from_iterable(kept)) if self.trains else frozenset()
 
     @property
     def is_full(self) -> bool:
-        """All wanted workers train, and their pods are there."""
+        """Whether all wanted workers train and have their pods."""
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
         return (
             self.is_formed
@@ -149,7 +151,8 @@ class Look:
 
     @property
     def awaited_size(self) -> int | None:
-        """The next larger size, where the newcomers are too few for it and `spec.sizes` allows none between."""
+        """The next larger size, if the newcomers are too few for it and `spec.sizes` allows none in between; None
+        otherwise."""
         bounds, state = rendezvous_spec(limited(self.spec, self.status.admitted)), state_of(self.status, NO_CLOCKS)
         members = len(state.participants)
         if state.done or largest_size(bounds, state, members + len(self.newcomers)) > members:
@@ -163,25 +166,25 @@ class Look:
 
     @property
     def changed_since(self) -> float | None:
-        """Seconds since the phase of the round last changed; since the job was made where it never did."""
+        """Seconds since the phase of the round last changed, or since the job was made if it never did."""
         formed = self.condition("Rendezvoused")
         since = moment(formed.last_transition_time) if formed and self.status.rendezvous.participants else self.created
         return seconds_between(since, self.scene.now)
 
     @property
     def formed_since(self) -> float | None:
-        """Seconds since the last round that was formed."""
+        """Seconds since the last round formed; None without one."""
         return self.for_seconds(self.status.history[-1].time) if self.status.history else None
 
     @property
     def active_for(self) -> float:
-        """Seconds for which the job was active, as spec.activeDeadlineSeconds counts."""
+        """Seconds for which the job has been active, as counted for spec.activeDeadlineSeconds."""
         active = self.status.active
         return (active.seconds + (self.for_seconds(active.since) or 0.0)) if active else 0.0
 
     @property
     def behind_since(self) -> float | None:
-        """Seconds for which the status has not answered to the spec; None where it has."""
+        """Seconds since the spec was changed, while the status has not followed; None if it has."""
         meta = self.scene.job["metadata"]
         if self.status.observed_generation == meta.get("generation", 0):
             return None
@@ -192,7 +195,7 @@ class Look:
         return next((one for one in self.status.conditions if one.type == type), None)
 
     def message_of(self, type: str, status: str) -> str | None:
-        """The message of that condition while it has that status; None otherwise."""
+        """The message of the condition while it has that status; None otherwise."""
         found = self.condition(type)
         return found.message if found and found.status == status else None
 
@@ -201,7 +204,7 @@ class Look:
 
 
 def look(scene: Scene) -> Look:
-    """Raises CliError where the job does not follow the API that this tool knows."""
+    """Reads the scene. Raises CliError if the job does not follow the API that this tool knows."""
     try:
         spec = ElasticJobSpec.parse(scene.job.get("spec"))
         status = ElasticJobStatus.parse(scene.job.get("status"))
@@ -268,8 +271,8 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
 
 
 def _readings(scene: Scene, status: ElasticJobStatus, pods: Mapping[Pod, PodKey]) -> dict[str, Reading]:
-    """By the pod's name, what its record says. Where the operator says that it does not believe some they are judged as
-    it does, which costs half a millisecond for each."""
+    """The readings of the records, by pod name. If the operator reports invalid records, they are checked as by the
+    operator, which costs half a millisecond each."""
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     if not any(one.type == "WorkersValid" and one.status == "False" for one in status.conditions):
         return {pod.name: Reading(parsed(bodies.get(pod.name), pod)) for pod in pods}

@@ -23,9 +23,9 @@ DOING = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`spare`: it has no rank, and takes that of a worker that is lost. `rate`: steps a second, None where it is not
-    known, as of ranks other than 0, whose steps are minutes old; `waits`: the share of its time that its script waits
-    for others, as that reports; `seconds`: of its pod's life."""
+    """One row. `spare`: it has no rank, and takes that of a lost worker. `rate`: steps a second; None if unknown, as
+    for ranks other than 0, whose reported steps are minutes old. `waits`: the share of its time for which its script
+    waits for others, as reported. `seconds`: the age of its pod."""
 
     rank: int | None
     spare: bool
@@ -43,14 +43,14 @@ class Member:
 
 
 class Step(NamedTuple):
-    """How far a worker's script was when this tool first saw it."""
+    """The step of a worker's script, and when this tool first saw it."""
 
     step: int
     at: datetime
 
 
 class Rates:
-    """Steps a second, from many looks: records say how far they are, and not when."""
+    """Steps a second, from several looks: records contain steps without times."""
 
     def __init__(self) -> None:
         self._before: dict[str, Step] = {}
@@ -66,8 +66,8 @@ class Rates:
             self._newest[pod] = Step(step, at)
 
     def rates(self, now: datetime) -> dict[str, float]:
-        """By pod, the rate between its last two steps; less while the next one takes longer than that one did; none
-        of one whose script has begun anew."""
+        """The rate between the last two steps, by pod. It falls while the next step takes longer than the last one.
+        Scripts that have started again have none."""
         found = {}
         for pod, before in self._before.items():
             newest = self._newest[pod]
@@ -78,7 +78,7 @@ class Rates:
 
 
 def members_of(look: Look, rates: Mapping[str, float]) -> list[Member]:
-    """In rank order, then those without a rank. `rates`: by pod."""
+    """The rows in rank order, then those without a rank. `rates`: steps a second, by pod."""
     missing = {worker.index: worker for worker in (*look.missing, *look.absent_spares)}
     others = {index: worker for index, worker in (look.workers | missing).items() if not worker.is_member}
     rows = [*look.members, *(others[index] for index in sorted(others))]
@@ -86,7 +86,7 @@ def members_of(look: Look, rates: Mapping[str, float]) -> list[Member]:
 
 
 def steps_of(look: Look) -> dict[str, int]:
-    """By pod, the newest step that its record tells."""
+    """The newest step in each record, by pod."""
     steps = {worker.name: _step(worker) for worker in look.workers.values()}
     return {name: step for name, step in steps.items() if step is not None}
 
@@ -111,7 +111,8 @@ def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
 
 
 def _stalls(worker: WorkerView, look: Look) -> str:
-    """Where the training hangs also of a worker whose script never reports."""
+    """What a stalled worker does; empty if it does not stall. If the training hangs, workers whose scripts never report
+    are included."""
     stall = worker.record.status.stall if worker.record else None
     agreed, hangs = look.status.rendezvous, look.message_of("Progressing", "False") is not None
     if stall is None or not stall.round == agreed.stalled == agreed.round or not (stall.stalled or hangs):
@@ -121,7 +122,7 @@ def _stalls(worker: WorkerView, look: Look) -> str:
 
 
 def _between_stages(worker: WorkerView, look: Look) -> str:
-    """What a worker does whose torchrun has ended in success; empty of any other."""
+    """What a worker does after its torchrun has ended in success; empty for any other worker."""
     request, stage = worker.request, look.status.rendezvous.stage
     if request is not None and worker.asks(RequestType.JOIN) and (request.stage or 1) > stage:
         return f"waits for stage {request.stage}"
@@ -152,6 +153,6 @@ def _state(worker: WorkerView, look: Look) -> str:
 
 
 def _comes(worker: WorkerView) -> str:
-    """How far a spare has come that has not joined."""
+    """How far a spare that has not joined has started."""
     runs = worker.worker is not None and worker.worker.pod is PodState.RUNNING
     return "has not joined" if runs else "is starting"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last rounds as a time line, and how much of the time was training, as far as a status keeps it.
+"""The last rounds as a time line, and the share of the time spent training, as far as the status records it.
 
-A status keeps the last five rounds that were formed. A round lasts until the next one is opened; from there until that
-one is formed nobody trains, and nor does a round whose processes start. Nor is anything trained, or lost, while
-containers go on after success, in a round or between two stages.
+A status keeps the last five formed rounds. A round lasts until the next one is opened. From then until that one forms,
+no worker trains; nor does a round whose processes are starting. While containers continue after success, in a round or
+between two stages, time counts as neither trained nor lost.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import moment, seconds_between
 
-# causes by which the training itself breaks a round, unless a loss explains it: rule 10 of docs/protocol.md
+# causes for which the training itself breaks a round, unless a loss explains it: rule 10 of docs/protocol.md
 TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
     RoundCause.TRAINER_STARTED_AGAIN,
     RoundCause.TRAINING_HUNG,
@@ -32,10 +32,10 @@ TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One that was formed. `formed_after`: seconds without a round before it; `lasted`: seconds that it stood, so far
-    for the one that stands; `starting`: how many of those its processes took to start, None where nothing has told;
-    `finishing`: for how many containers went on after all its workers' success. `cause`: a word, and `reason` a
-    sentence. `counted`: whether that counted against maxRestarts, and `why`."""
+    """One formed round; times are in seconds. `formed_after`: the time without a round before it. `lasted`: how long it
+    stood, so far for the standing one. `starting`: how long its processes took to start, None if unknown. `finishing`:
+    how long containers continued after the success of all workers. `cause`: one word. `reason`: a sentence. `counted`:
+    whether the cause counted against maxRestarts. `why`: why it did or did not."""
 
     number: int
     size: int
@@ -55,9 +55,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Seconds trained, starting processes, waiting for containers that go on after success, and lost between rounds
-    since `since`; `whole`: that is the job's start, and not the oldest round kept. `share`: of the time but the one in
-    which containers went on."""
+    """Seconds since `since` spent training, starting processes, waiting for containers that continue after success, and
+    lost between rounds. `whole`: `since` is the job's start; otherwise it is the oldest recorded round. `share`: the
+    share of the time spent training, without the time in which containers continued."""
 
     trained: float
     starting: float
@@ -76,7 +76,7 @@ class Goodput:
 
 
 def rounds_of(look: Look) -> list[Round]:
-    """Those that the status keeps, the oldest first."""
+    """The rounds in the status, the oldest first."""
     kept = look.status.history
     if not kept:
         return []
@@ -90,7 +90,7 @@ def rounds_of(look: Look) -> list[Round]:
 
 
 def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
-    """None before the first round."""
+    """The goodput; None before the first round."""
     if not rounds:
         return None
     whole = rounds[0].number == 1
@@ -106,7 +106,7 @@ def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
 
 
 def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], *, starts: bool) -> Round:
-    """`starts`: without a word it has never come to train."""
+    """One round. `starts`: a round without a recorded start never came to train."""
     formed = moment(record.time)
     lasted = None if formed is None or end is None else seconds_between(formed, end)
     starting = lasted if record.started is None and starts else record.started
@@ -120,7 +120,7 @@ def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], 
 
 
 def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:
-    """Why its cause counted, or did not."""
+    """Why the round's cause counted, or did not."""
     if record.round == 1:
         return "it is the first"
     if record.counted:
@@ -130,7 +130,7 @@ def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:
 
 
 def _explaining(record: RoundRecord, events: Iterable[Object]) -> str | None:
-    """The loss for another cause than the training's, by which a failure of the training is none."""
+    """The message of the loss that explains a failure of the training; None if there is none."""
     opened, formed = _opened(record), moment(record.time)
     for event in events:
         at, cause = moment(event_time(event)), event["metadata"].get("annotations", {}).get(CAUSE_ANNOTATION)
@@ -146,7 +146,7 @@ def _opened(record: RoundRecord) -> datetime | None:
 
 
 def _end_of_last(look: Look) -> datetime | None:
-    """When the last formed round ended; now while it stands."""
+    """When the last formed round ended; now if it stands."""
     if look.trains:
         return look.scene.now
     found = look.condition("Complete") or look.condition("Rendezvoused")
@@ -154,7 +154,7 @@ def _end_of_last(look: Look) -> datetime | None:
 
 
 def _lost_now(look: Look) -> float:
-    """Seconds since the last round ended, while another is to form; a suspended job loses none."""
+    """Seconds since the last round ended, while another is to form. A suspended job loses no time."""
     if look.trains or look.has_ended or look.spec.suspend:
         return 0.0
     return look.changed_since or 0.0

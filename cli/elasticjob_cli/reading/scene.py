@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is asked of the API server about one job, as it came, and when."""
+"""All objects of one job as the API server returned them, and when."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +9,9 @@ from elasticjob.objects import Object
 
 
 class Leader(NamedTuple):
-    """The operators' Lease. `readable`: whether this user may look; `lease`: None where there is none; `beats`: it is
-    renewed, as far as can be seen. `lacks`: what the leader may not do in the job's namespace; None where that could
-    not be asked or there was no need to."""
+    """The operators' Lease. `readable`: whether the user may read it. `lease`: None if there is none. `beats`: whether
+    it is being renewed, as far as can be seen. `lacks`: the rights that the leader lacks in the job's namespace; None
+    if that could not be checked or needed no check."""
 
     name: str
     readable: bool = False
@@ -23,7 +23,7 @@ class Leader(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """The job, its pods and ElasticWorkers, the PersistentVolumeClaims that its pods name, and the events of all of
-    them. `now` is the API server's clock; `hidden`: the kinds that this user may not see."""
+    them. `now`: the API server's time. `hidden`: the kinds that the user may not see."""
 
     job: Object
     pods: tuple[Object, ...] = ()
@@ -63,7 +63,7 @@ class Scene:
 
 
 def events_of(scene: Scene, kind: str, name: str) -> list[Object]:
-    """Those of one object, the oldest first."""
+    """The events of one object, the oldest first."""
     found = [
         event
         for event in scene.events
@@ -73,7 +73,7 @@ def events_of(scene: Scene, kind: str, name: str) -> list[Object]:
 
 
 def event_time(event: Object) -> str:
-    """When it was last seen, in RFC 3339; `lastTimestamp` is to the second."""
+    """When the event was last seen, in RFC 3339. `lastTimestamp` has whole seconds."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
     return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp", "")))

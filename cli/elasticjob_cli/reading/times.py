@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times and lengths of time, as the API server writes them and as people read them."""
+"""Times and durations, as the API server writes them and as people read them."""
 
 import math
 import re
@@ -10,7 +10,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def moment(text: str | None) -> datetime | None:
-    """From RFC 3339; None for what is absent or no time."""
+    """The time in an RFC 3339 text; None if it is absent or invalid."""
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError:
@@ -19,9 +19,9 @@ def moment(text: str | None) -> datetime | None:
 
 
 def nanoseconds(text: str) -> int | None:
-    """Since 1970, from RFC 3339, whose fraction may have any number of digits; None for what is no time.
+    """Nanoseconds since 1970 of an RFC 3339 text, whose fraction may have any number of digits; None if it is invalid.
 
-    As text times have no order: `.12Z` comes before `.1Z`.
+    Such texts cannot be compared as text: `.12Z` sorts before `.1Z`.
     """
     found = STAMP.fullmatch(text)
     whole = moment(f"{found[1]}{found[3]}") if found else None
@@ -31,12 +31,12 @@ def nanoseconds(text: str) -> int | None:
 
 
 def seconds_between(since: datetime | None, until: datetime) -> float | None:
-    """At least 0: clocks differ."""
+    """The seconds between two times, at least 0, because clocks differ."""
     return None if since is None else max(0.0, (until - since).total_seconds())
 
 
 def length(seconds: float | None) -> str:
-    """`4.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; empty where it is not known."""
+    """`4.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; empty if it is unknown."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 10:
@@ -53,7 +53,7 @@ def length(seconds: float | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """As kubectl's column AGE: `12s`, `5m`, `3h`, `2d`."""
+    """The age as in kubectl's column AGE: `12s`, `5m`, `3h`, `2d`."""
     if seconds is None:
         return ""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):

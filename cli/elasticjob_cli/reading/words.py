@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small words that several sentences need."""
+"""Phrases that several sentences share."""
 
 from collections.abc import Sequence
 
-SHOWN = 4  # workers named one by one
+SHOWN = 4  # workers listed individually
 
 
 def names(workers: Sequence[int]) -> str:

@@ -19,10 +19,10 @@ from elasticjob_cli.reading.times import moment
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """`pod` and `record` are None where there is none; `record` also where it does not follow its schema. `invalid`:
-    what the operator finds wrong with it. `worker`: as the rendezvous takes it; None without a pod. `wait`: why its pod
-    does not do its part, as the operator reads that. `rank`: in the last formed round. `joined`: for the next round.
-    `spare`: it has no place, and waits for one."""
+    """One worker as read. `pod` and `record`: None if absent; `record` also if it does not follow its schema.
+    `invalid`: why the operator ignores the record. `worker`: the worker as the rendezvous takes it; None without a pod.
+    `wait`: why its pod does not do its part, as the operator reads it. `rank`: in the last formed round. `joined`: for
+    the next round. `spare`: it has no place, and waits for one."""
 
     index: int
     replacement: int
@@ -45,7 +45,7 @@ class WorkerView:
 
     @property
     def scheduling(self) -> Condition:
-        """What its scheduler says."""
+        """The scheduler's condition."""
         return self.pod.condition("PodScheduled") if self.pod else Condition("PodScheduled")
 
     @property
@@ -62,7 +62,7 @@ class WorkerView:
 
     @property
     def asked_at(self) -> datetime | None:
-        """When its record's spec was last changed, which is when it asked; the API server notes that."""
+        """When its record's spec was last changed, by the API server's account: the time of its request."""
         return changed_at(self.body, status=False)
 
     @property
@@ -87,7 +87,7 @@ def changed_at(body: Object | None, *, status: bool) -> datetime | None:
 
 
 def parsed(body: Object | None, pod: Pod | None) -> Said | None:
-    """What is read of a record; None where it makes no sense, or is that of another pod of this name."""
+    """The content of a record; None if it is invalid, or belongs to another pod of this name."""
     record = None if body is None else Record.read(body, check=False)
     return record.said if record and pod and pod.uid in record.owners else None
 
@@ -95,15 +95,15 @@ def parsed(body: Object | None, pod: Pod | None) -> Said | None:
 def read_worker(
     pod_key: PodKey, pod: Pod, reading: Reading, trainer: str, made_from: str
 ) -> tuple[Worker, Wait | None]:
-    """As the operator reads it, and why its pod does not do its part."""
+    """The worker as the operator reads it, and why its pod does not do its part."""
     asked = reading.said is not None and reading.said.request is not None
     wait = wait_of(pod, trainer, asked=asked)
     return worker_of(pod, pod_key, reading, trainer, made_from, wait), wait
 
 
 def is_of(member: Member, pod: Pod, record: Said | None) -> bool:
-    """Whether this pod is the one that was in the round, and not another that has taken its place. The ids of all
-    members in pods that were made at once begin alike, and their sidecars are told that."""
+    """Whether this pod is the one that was in the round, and not its replacement. The ids of members whose pods were
+    made together begin with the same batch, which each pod names."""
     if record is not None:
         return record.id == member.id
     return pod.batch in (None, member.id.partition(".")[0])

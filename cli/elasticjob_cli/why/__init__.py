@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a job does not train at full size: one table of causes, and one paragraph. Pure."""
+"""Why a job does not train at full size: a table of causes, and a paragraph. Pure."""

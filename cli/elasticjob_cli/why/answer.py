@@ -15,13 +15,13 @@ from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why.causes import Cause
 from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
 
-ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED, Cause.MANAGED})  # of no round is spoken then
+ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED, Cause.MANAGED})  # no round is mentioned then
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`full`: all wanted workers train; `trains`: a round stands. `paragraph` is made of `now`, of the findings'
-    sentences and remedies, and of what `follows`."""
+    """The answer of `why`. `full`: all wanted workers train. `trains`: a round stands. `paragraph` consists of `now`,
+    the findings' sentences and remedies, and `follows`."""
 
     job: str
     namespace: str
@@ -40,7 +40,7 @@ class Answer:
 
 
 def why(scene: Scene) -> Answer:
-    """Why the job of `scene` does not train at full size now. Raises CliError where it cannot be read."""
+    """Why the job of `scene` does not train at full size now. Raises CliError if the job cannot be read."""
     return answer(read(scene))
 
 
@@ -59,7 +59,7 @@ def answer(look: Look) -> Answer:
 
 
 def _told(answer: Answer) -> list[str]:
-    """The job's own causes are sentences; the workers' are one, with each remedy after it once."""
+    """One sentence for each cause of the job, and one for all causes of workers, followed by each remedy once."""
     told = [f"{one.sentence} {one.remedy}".strip() for one in answer.findings if not one.workers]
     kept = [one for one in answer.findings if one.workers]
     if kept:
@@ -117,7 +117,7 @@ def _no_spare(look: Look) -> str:
 
 
 def _spares(look: Look, found: tuple[Finding, ...]) -> str:
-    """Of a job that should have some: who is not there and why, with the remedies that are not told yet."""
+    """The missing spares and the reasons, with the remedies not mentioned yet."""
     absent = absent_spares(look)
     if not absent:
         return ""
@@ -148,7 +148,7 @@ def _next_round(look: Look) -> str:
 
 
 def _when(look: Look, found: tuple[Finding, ...]) -> str:
-    """When a round forms of those that have joined, who are enough."""
+    """When a round forms, once enough workers have joined."""
     stuck = {index for one in found if one.stuck for index in one.workers}
     coming = [worker for worker in look.missing if worker.index not in stuck]
     if not coming:
@@ -161,8 +161,8 @@ def _when(look: Look, found: tuple[Finding, ...]) -> str:
 
 
 def _left(look: Look, joined: tuple[WorkerView, ...], least: int) -> str:
-    """When the last call is over: it runs from the join of the worker that completed the minimum. The API server keeps
-    no account of when a sidecar that writes its record in one request has asked."""
+    """When the last call ends. It runs from the join of the worker that completed the minimum. The API server does not
+    record the time of a request if a sidecar writes its whole record in one request."""
     times = sorted(worker.asked_at for worker in joined if worker.asked_at)
     if len(times) < least:
         return f"at the latest {look.last_call:g} s after enough have joined"

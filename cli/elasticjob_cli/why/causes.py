@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The causes for which a job does not train at full size: their words. Which holds is found by `table`."""
+"""The words for the causes that keep a job from training at full size. `table` determines which of them holds."""
 
 from enum import StrEnum
 

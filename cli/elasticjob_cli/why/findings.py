@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table applied: which rows hold of a job, and for which of its workers."""
+"""Applies the table: which rows hold for a job, and for which of its workers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ SEVERAL = {"s": "s", "es": "", "v": "", "have": "have", "be": "are", "wait": "wa
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. `workers` are those that it keeps away, none where it is the job's. `said`: by whom it was found, in
-    the words of Kubernetes or of the operator. `stuck`: its workers will not come by themselves. `covers`: it is
-    all that there is to say."""
+    """One cause. `workers`: the workers that it keeps away, empty for a cause of the job. `said`: the message of
+    Kubernetes or of the operator by which it was found. `stuck`: its workers will not come by themselves. `covers`: no
+    other cause is reported."""
 
     cause: Cause
     said: str
@@ -62,7 +62,8 @@ def _of_workers(workers: Iterable[WorkerView], look: Look, *, makes_pods: bool =
 
 
 def _cause_of(worker: WorkerView, look: Look) -> tuple[WorkerRow, str]:
-    """Some row always holds: one for a worker without a pod, one for a pod that starts, one for a pod that runs."""
+    """The first row that holds. One always does, for a worker without a pod, with a starting pod, or with a running
+    pod."""
     return next((row, said) for row in OF_WORKER if (said := row.test(worker, look)))
 
 

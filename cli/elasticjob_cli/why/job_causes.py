@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the whole job: each gives what is said of its cause, or None where that is not the cause."""
+"""Tests of the whole job. Each returns the message about its cause, or None if the cause does not hold."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,17 @@ from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length
 from elasticjob_cli.reading.words import names
 
-LEFT_SECONDS = 3600.0  # the operator that leaves a job says so each half hour
+LEFT_SECONDS = 3600.0  # an operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
 
 
 def told(reason: str) -> Callable[[Look], str | None]:
-    """The test of a cause that the operator tells of, by its reason."""
+    """The test for a cause that the operator reports, by its reason."""
     return lambda look: _told(look, reason)
 
 
 def being_deleted(look: Look) -> str | None:
-    """A foreground deletion waits for its pods, and any other finalizer for whoever has set it."""
+    """A foreground deletion waits for the pods, and another finalizer for its owner."""
     meta = look.scene.job["metadata"]
     if "deletionTimestamp" not in meta:
         return None
@@ -53,7 +53,7 @@ def closed(look: Look) -> str | None:
 
 
 def two_installations(look: Look) -> str | None:
-    """What the operator tells that leaves the job to another one."""
+    """The message of the operator that leaves the job to another one."""
     left = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
     passed = look.for_seconds(event_time(left[-1])) if left else None
     return said(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
@@ -109,14 +109,14 @@ def suspended(look: Look) -> str | None:
 
 
 def gang_waits(look: Look) -> str | None:
-    """That a gang has not all its quota, unless something worse keeps workers away, or some have quota and have yet to
-    join: their pods are looked at then."""
+    """The message if a gang lacks quota. None if a worse cause keeps workers away, or if some workers have quota and
+    have not joined: their pods are examined then."""
     found = _gang(look)
     return said(found.message) if found and found.passes else None
 
 
 def gang_refused(look: Look) -> str | None:
-    """The same, where somebody has to mend something."""
+    """The same, if somebody has to repair something."""
     found = _gang(look)
     return said(found.message) if found and not found.passes else None
 
@@ -134,7 +134,7 @@ def storeless_rank_0(look: Look) -> str | None:
 
 
 def finishing(look: Look) -> str | None:
-    """With the time left as far as is known: a new leader begins it anew."""
+    """With the time left as far as it is known: a new leader begins to count again."""
     found = look.condition("Finishing")
     if look.finishing is None or found is None or _told(look, CONTAINER_FAILED) or look.has_ended:
         return None
@@ -161,7 +161,7 @@ def node_draining(look: Look) -> str | None:
 
 
 def _told(look: Look, reason: str) -> str | None:
-    """What the operator tells of that cause now."""
+    """The operator's present message about that reason."""
     return next((said(one.message) for one in _all(look, reason)), None)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of one missing worker: each gives what Kubernetes says of its cause, or None where that is not the cause."""
+"""Tests of one missing worker. Each returns what Kubernetes says about its cause, or None if the cause does not
+hold."""
 
 from collections.abc import Callable
 
@@ -25,12 +26,12 @@ Test = Callable[[WorkerView, Look], str | None]
 
 
 def kept_by(reason: Reason) -> Test:
-    """The test of a cause that is read from the pod alone."""
+    """The test for a cause that is read from the pod alone."""
     return lambda worker, look: _kept_by(worker, reason)
 
 
 def at_fault(reason: Reason) -> Test:
-    """The same, of one whose container the kubelet cannot start."""
+    """The test for a cause for which the kubelet cannot start a container."""
     return lambda worker, look: _at_fault(worker, reason)
 
 
@@ -41,14 +42,14 @@ def invalid_record(worker: WorkerView, look: Look) -> str | None:
 
 
 def held_back_storeless(worker: WorkerView, look: Look) -> str | None:
-    """Rank 0 of the round that has ended by that."""
+    """For rank 0 of a round that ended because it served no store."""
     agreed = look.status.rendezvous
     was_rank_0 = bool(agreed.participants) and agreed.participants[0].index == worker.index
     return held_back(worker, look) if was_rank_0 and agreed.cause == Loss.STORE_NOT_READY else None
 
 
 def held_back(worker: WorkerView, look: Look) -> str | None:
-    """As the operator tells of this worker, which it knows by its pods of before."""
+    """The operator's message about this worker, which the operator knows from earlier pods."""
     if worker.pod is not None:
         return None
     kept = (one for one in look.status.blockers if one.reason == Reason.POD_BACK_OFF and worker.index in one.workers)
@@ -63,7 +64,7 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
 
 
 def queued_twice(worker: WorkerView, look: Look) -> str | None:
-    """The pods of a gang have quota."""
+    """For the pods of a gang, which have quota already."""
     return _kept_by(worker, Reason.QUOTA_PENDING) if look.spec.admitted_as_gang else None
 
 
@@ -91,7 +92,7 @@ def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
 
 
 def avoiding(worker: WorkerView, look: Look) -> str | None:
-    """It may not go to nodes on which others have room, perhaps."""
+    """If the pod is excluded from nodes, which may have room."""
     told, nodes = unschedulable(worker, look), sorted(worker.pod.kept_off) if worker.pod else []
     if told is None or not nodes:
         return None
@@ -117,7 +118,7 @@ def pull_secret(worker: WorkerView, look: Look) -> str | None:
 def container_error(worker: WorkerView, look: Look) -> str | None:
     if told := _at_fault(worker, Reason.CONTAINER_ERROR):
         return told
-    for one in worker.pod.containers if worker.pod else ():  # between two tries it shows as one that crashes
+    for one in worker.pod.containers if worker.pod else ():  # between two tries the container is shown as crashing
         end = one.ended or one.crashed_before
         if end and end.reason in NEVER_RAN:
             return said(end.reason, end.said)
@@ -130,7 +131,7 @@ def init_crashes(worker: WorkerView, look: Look) -> str | None:
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    """Ours, and none of the template's."""
+    """For this project's sidecar, not one of the template's."""
     told, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
     end = sidecar.last_end
     if told is None or not (sidecar.reason == CRASHES or sidecar.ended):
@@ -139,7 +140,7 @@ def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
 
 
 def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
-    """What it says of the cause is among the job's."""
+    """What the sidecar says about it is among the job's causes."""
     seconds = look.for_seconds(worker.pod.unready_since if worker.pod else "")
     return None if seconds is None or seconds < SIDECAR_STARTS_SECONDS else length(seconds)
 
@@ -164,7 +165,7 @@ def no_scheduler(worker: WorkerView, look: Look) -> str | None:
 
 
 def starting(worker: WorkerView, look: Look) -> str | None:
-    """How far its start has come."""
+    """How far the start of its pod has come."""
     if worker.pod is None or _runs(worker, look):
         return None
     for one in worker.pod.init_containers:
@@ -190,7 +191,7 @@ def between_stages(worker: WorkerView, look: Look) -> str | None:
 
 
 def silent(worker: WorkerView, look: Look) -> str | None:
-    """Not heard for long, or asked by the operator and without an answer yet."""
+    """If the worker has not been heard for long, or was pinged and has not acked yet."""
     seconds = seconds_between(worker.heard_at, look.scene.now) if worker.record else None
     if _owes_an_answer(worker, look):
         return "some seconds" if seconds is None else length(seconds)
@@ -211,7 +212,7 @@ def stopping(worker: WorkerView, look: Look) -> str | None:
 
 
 def no_torchrun(worker: WorkerView, look: Look) -> str | None:
-    """The same of all that are missing so, that they are told of together."""
+    """The same message for all workers that are missing for this cause, so that they are grouped."""
     if not _never_spoke(worker, look):
         return None
     is_missing = worker in look.missing
@@ -227,7 +228,8 @@ def no_torchrun(worker: WorkerView, look: Look) -> str | None:
 
 
 def _comes(worker: WorkerView, look: Look) -> bool:
-    """Whether its pod has been placed and is yet to run: it holds up the time that others have."""
+    """Whether its pod has been placed and does not run yet: until it runs, the time limit of the others does not
+    start."""
     if worker.pod is None or _runs(worker, look):
         return False
     return worker.scheduling.reason not in ("Unschedulable", "SchedulingGated")
@@ -253,19 +255,19 @@ def _runs(worker: WorkerView, look: Look) -> bool:
 
 
 def _kept_by(worker: WorkerView, reason: Reason) -> str | None:
-    """What its pod says where that is why it does not do its part, as the operator reads it too."""
+    """The pod's message, if `reason` is why it does not do its part, as the operator reads it too."""
     return said(worker.wait.said) if worker.wait and worker.wait.reason is reason else None
 
 
 def _at_fault(worker: WorkerView, reason: Reason) -> str | None:
-    """The same, with more of what the kubelet says of the container: the cause may be at the end of it."""
+    """The same, with more of the kubelet's message about the container: the cause may be at its end."""
     if worker.pod is None or (told := _kept_by(worker, reason)) is None:
         return None
     return next((said(one.reason, one.message or one.image) for one in worker.pod.containers if one.fault), told)
 
 
 def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> str | None:
-    """The newest event of these reasons while the pod is set up."""
+    """The newest event with one of these reasons, while the pod is being set up."""
     if worker.pod is None or _runs(worker, look):
         return None
     found = [event for event in _events(worker, look) if event.get("reason") in reasons]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the table of causes is."""
+"""The rows of the table of causes."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from elasticjob_cli.why.causes import Cause
 
 
 class JobRow(NamedTuple):
-    """`covers`: nothing of its pods explains more while this holds."""
+    """A cause of the job. `covers`: while it holds, its pods explain nothing more."""
 
     cause: Cause
     test: Callable[[Look], str | None]
@@ -20,7 +20,8 @@ class JobRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """`sentence` follows "worker 3, ". `stuck`: it will not come by itself, so nobody waits for it."""
+    """A cause of one worker. `sentence` follows "worker 3, ". `stuck`: the worker will not come by itself, so nobody
+    waits for it."""
 
     cause: Cause
     test: Callable[[WorkerView, Look], str | None]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule by which a cause is named, as one table: the first row whose test says something is the cause.
+"""The rules that determine a cause, as one table: the first row whose test returns a message is the cause.
 
-The rows of the job come first; one that `covers` them leaves out what its pods say. Each worker that is missing then
-has the first of the worker's rows that holds. In a sentence `{said}` is what the test gave, and `{s}`, `{have}` and the
-like are for one worker or several.
+The rows of the job come first. One that `covers` excludes the rows of its workers. Each missing worker then has the
+first of the workers' rows that holds. In a sentence, `{said}` is the result of the test; `{s}`, `{have}` and the like
+depend on whether it is about one worker or several.
 """
 
 from elasticjob.blockers import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out for one job what was decided: its status, access, template check and pods. Decides nothing."""
+"""Carries out decisions about one job: its status, access, template check and pods. Decides nothing."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a job's workers the access and the budget that `objects` has, and mends what others delete or edit of it."""
+"""Makes the access and the budget of a job's workers, and repairs what others delete or edit."""
 
 import math
 import time
@@ -18,22 +18,22 @@ from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
 from elasticjob_operator.objects.pods import access_name, service_account
 
-SOON_SECONDS = 1.0  # until it is tried again: what is on its way
-REFUSED_SECONDS = 10.0  # what somebody has to mend
-# for which no pod is made while nobody knows whether the budget keeps it; longer than that it is a webhook that is away
+SOON_SECONDS = 1.0  # until the next try, if an object is changing
+REFUSED_SECONDS = 10.0  # if somebody has to repair it
+# no pod is made for so long while the budget's state is unknown; a longer wait would be for a webhook that is down
 UNKNOWN_SECONDS = 30.0
-GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
+GOING_SECONDS = 5.0  # an earlier job's object goes sooner, unless a finalizer holds it
 WITHOUT_BUDGET = (
     "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
     "set spec.drain.graceSeconds to 0"
 )
 
-Given = tuple[str, Budget | None, int]  # the account, the budget and its `minAvailable`
+Given = tuple[str, Budget | None, int]  # account, budget and its `minAvailable`
 
 
 class Obstacle(Exception):
-    """An object is in the way; the sentence names it and says what to do. `object`: as Kind/name. `passes`: perhaps by
-    itself, as what comes of a storm in the API server; nobody knows whether the write was made."""
+    """An object is in the way. The message names it and says what to do. `object`: the object as Kind/name. `passes`:
+    the cause may pass by itself, for example an overloaded API server; the write may have been done or not."""
 
     def __init__(self, sentence: str, body: Object, *, passes: bool = False) -> None:
         super().__init__(sentence)
@@ -42,31 +42,31 @@ class Obstacle(Exception):
 
 
 class Access:
-    """The access and the budget of one job's workers, as far as this operator knows. `problem`: why they have not the
-    access, without which no pod is made; `budget_problem`: why the budget is not as it should be, and what follows."""
+    """The access and the budget of one job's workers, as far as this operator knows. `problem`: why the workers lack
+    access; no pod is made without it. `budget_problem`: why the budget is not as it should be, and what follows."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._asked: Given = ("", None, 0)
         self._looked_at, self._going_since, self._unknown_since = -math.inf, math.inf, math.inf
-        self._access_at = -math.inf  # when it was found in order
-        self._came: Done | Retry | LookAgain = Done()  # of the last look
+        self._access_at = -math.inf  # when it was last correct
+        self._came: Done | Retry | LookAgain = Done()  # the result of the last look
         self.problem: str | None = None
         self._in_the_way = ""
         self.budget_problem: str | None = None
 
     @property
     def refusal(self) -> Refusal | None:
-        """`problem` as the status takes it."""
+        """`problem` in the form for the status."""
         return without_access(self.problem, self._in_the_way) if self.problem else None
 
     def owes(self, budget: Budget, min_available: int) -> bool:
-        """Whether the workers have their access, and another budget than this one, or have not been given one yet."""
+        """Whether the workers have their access, and a different budget from this one or none so far."""
         return bool(self._asked[0]) and self._asked[1:] != (budget, _least(budget, min_available))
 
     @property
     def has_budget(self) -> bool:
-        """Whether one was made or found, and is to stay."""
+        """Whether a budget was made or found, and is to stay."""
         return self._asked[1] in (Budget.CLOSED, Budget.OPEN)
 
     async def give(
@@ -79,14 +79,15 @@ class Access:
         min_available: int,
         access: bool = True,
     ) -> Done | Retry | LookAgain:
-        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for what there can be no new
-        pods without: the access, and for a while a budget of which nobody knows how it is. Else the budget is looked at
-        again, and training goes on without it.
+        """Makes what is missing, and repairs the job's own objects where they differ.
 
-        To be called before pods are made: they are refused, even in a dry run, before their service account is there.
-        What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
-        is looked at: of a job that has ended. Without `budget` that is left as it is. `min_available`: how many ready
-        pods one that is closed keeps.
+        To be called before pods are made: they are refused, even in a dry run, until their service account exists.
+        Objects that were correct less than `within` seconds ago are not checked again. `access` is False for a job that
+        has ended: only the budget is checked. `budget` is None to leave the budget as it is. `min_available`: the
+        number of ready pods that a closed budget keeps.
+
+        Returns a `Retry` if no new pods can be made: without the access, or for a while if the state of the budget is
+        unknown. Other problems of the budget lead to another look, and training goes on without it.
         """
         account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
         asked = account, budget, _least(budget, min_available)
@@ -94,7 +95,7 @@ class Access:
         if asked == self._asked and left > 0:
             return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
         is_known = not access or (asked[0] == self._asked[0] and now < self._access_at + within)
-        self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
+        self._asked, self._looked_at = asked, -math.inf  # stays so if an exception is raised
         told = {self.problem, self.budget_problem}
         if is_known:
             self.problem = None
@@ -112,7 +113,7 @@ class Access:
         return self._came
 
     async def _look_at_access(self, job: Object, spec: ElasticJobSpec) -> bool:
-        """Whether it is in order; `problem` says why it cannot be."""
+        """Whether the access is correct. If it cannot be, `problem` says why."""
         self._access_at = -math.inf
         try:
             given = await self._is_access_given(job, spec)
@@ -126,12 +127,12 @@ class Access:
 
     async def _is_access_given(self, job: Object, spec: ElasticJobSpec) -> bool:
         for path, body in await self._access(job, spec, self._asked[0]):
-            if not await self._is_given(path, body, job):  # a binding is refused before its role is there
+            if not await self._is_given(path, body, job):  # a binding is refused until its role exists
                 return False
         return True
 
     async def _is_budget_given(self, job: Object, budget: Budget) -> bool:
-        """False while it is on its way; what is in its way keeps no pod from being made."""
+        """Whether the budget is settled; False while it is changing. An obstacle does not keep pods from being made."""
         path, body = render_budget(job, min_available=self._asked[2])
         try:
             if budget is Budget.NONE:
@@ -158,7 +159,7 @@ class Access:
         return list(render_access(job, spec, pull_secrets=secrets, network_policy=self._network_policy))
 
     async def _drop(self, path: str, body: Object, job: Object) -> None:
-        """Delete what is the job's own, or an earlier one's of its name. Raises Obstacle."""
+        """Deletes the object if it is this job's, or an earlier job's of the same name. Raises Obstacle."""
         name = body["metadata"]["name"]
         try:
             found = await self._kube.request("GET", f"{path}/{name}")
@@ -174,7 +175,7 @@ class Access:
             ) from error
 
     async def _pull_secrets(self, namespace: str) -> list[Object]:
-        """Those of the account that pods have when they name none."""
+        """The pull secrets of the account that pods use if they name none."""
         try:
             account = await self._kube.request("GET", SERVICE_ACCOUNTS.one("default", namespace))
         except NotFound:
@@ -183,7 +184,8 @@ class Access:
         return found
 
     async def _is_given(self, path: str, body: Object, job: Object) -> bool:
-        """False while one of that name is on its way out, or has just changed. Raises Obstacle."""
+        """Whether the object is correct; False while one of that name is being deleted, or has just changed. Raises
+        Obstacle."""
         name = body["metadata"]["name"]
         what = f"the {body['kind']} {name}"
         try:
@@ -213,7 +215,7 @@ class Access:
             return True
         if own and found.get("roleRef") == body.get("roleRef"):
             await self._kube.request("PUT", path, change)
-        else:  # what a binding refers to cannot be changed
+        else:  # a binding's roleRef cannot be changed
             await self._kube.delete(path, found["metadata"]["uid"])
             await self._kube.request("POST", collection, body)
         return True
@@ -227,14 +229,14 @@ class Access:
 
 
 def _least(budget: Budget | None, min_available: int) -> int:
-    """What the budget's `minAvailable` is to be, and 0 where there is none."""
+    """The budget's `minAvailable`; 0 if there is no budget."""
     return min_available if budget is Budget.CLOSED else 0
 
 
 def _is_left_over(found: Object, job: Object) -> bool:
-    """Whether it is an earlier job's of that name: the garbage collector has not got to it yet, or was told not to
-    (`--cascade=orphan`), and our label says whose it was. What it holds proves nothing: an account holds next to
-    nothing."""
+    """Whether the object is an earlier job's of that name. The garbage collector has not deleted it yet, or was told
+    not to (`--cascade=orphan`), in which case our label names its job. The contents prove nothing: an account has next
+    to none."""
     name: str = job["metadata"]["name"]
     owners = found["metadata"].get("ownerReferences", ())
     if not owners:

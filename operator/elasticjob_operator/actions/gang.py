@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a job's Workloads as `quota` wants them, and says what they allow; decides nothing."""
+"""Keeps a job's Workloads as `quota` plans them, and reports what they allow. Decides nothing."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -37,9 +37,9 @@ from elasticjob_operator.objects.workloads import (
     workload_name,
 )
 
-# until it is looked again: after a change, while quota is waited for, else, and while it cannot be looked
+# until the next look: after a change, while quota is awaited, otherwise, and after an error
 CHANGED_SECONDS, WAITING_SECONDS, HELD_SECONDS, REFUSED_SECONDS = 0.5, 2.0, 5.0, 10.0
-ASK = (0, 0)  # what is asked for is one to the refusals
+ASK = (0, 0)  # the key of the one request in `Refusals`
 GANG = "spec.quotaAdmission is Gang"
 TEMPLATES = "spec.template.spec.priorityClassName"
 LOST = "QuotaLost"
@@ -51,32 +51,32 @@ NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value k
 
 
 class Trouble(NamedTuple):
-    """Why Workloads cannot be seen or changed. `is_fault`: somebody has to mend that."""
+    """Why Workloads cannot be read or changed. `is_fault`: somebody has to repair that."""
 
     why: str
     is_fault: bool
 
 
 class Gang:
-    """The Workloads of one job, as far as this operator knows; of a job that is admitted by pods it does nothing."""
+    """The Workloads of one job, as far as this operator knows. Does nothing for a job that is admitted by pods."""
 
     def __init__(
         self, kube: Kube, workloads: Workloads, announcer: Announcer, image: SidecarImage, *, are_left: bool = False
     ) -> None:
-        """`are_left`: an earlier job of the name was a gang, and may have left some."""
+        """`are_left`: an earlier job of the name was a gang, and may have left Workloads."""
         self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
         self._shares: tuple[Share, ...] | None = None
-        self._admitted: dict[int, Admitted] = {}  # of those that hold quota, by their numbers
+        self._admitted: dict[int, Admitted] = {}  # for the shares that hold quota, by their numbers
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
-        self._are_left = are_left  # Workloads of an earlier job of the name, of which pods run
+        self._are_left = are_left  # Workloads of an earlier job of the name, whose pods still run
         self._unseen: Trouble | None = None
-        self._refused: Trouble | None = None  # of a change
-        self._refusals = Refusals()  # by Kueue, of what was asked for
+        self._refused: Trouble | None = None  # about a change
+        self._refusals = Refusals()  # by Kueue, of requests
         self._announced: tuple[str, bool] | None = None
 
     async def look(self, job: Object, spec: ElasticJobSpec) -> None:
-        """See what Workloads there are, if it is time."""
+        """Reads the job's Workloads, if it is time."""
         if self._wants_none or not self._may_have_some(job, spec):
             return
         meta, made_from = job["metadata"], template_hash(spec)
@@ -98,7 +98,7 @@ class Gang:
         self._admitted = {one.number: await self._admission(one, job, spec) for one in self._shares if one.counts}
 
     async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admitted:
-        """What its pods get, or why there can be none."""
+        """What the share's pods get, or why there can be none."""
         workload, flavors = workload_name(job["metadata"]["name"], share.number), list[Update]()
         for name in share.flavors:
             try:
@@ -110,7 +110,8 @@ class Gang:
     def admissions(
         self, pods: Iterable[Pod], job: Object, spec: ElasticJobSpec, pod_keys: Sequence[PodKey]
     ) -> dict[PodKey, Admitted]:
-        """What each of the pods that are to be made gets from the quota that it takes, beside those that are there."""
+        """What each pod that is to be made gets from the quota that it uses. `pods`: the present pods, which use quota
+        too."""
         if not (self._admitted and spec.admitted_as_gang):
             return {}
         named = {workload_name(job["metadata"]["name"], number): number for number in self._admitted}
@@ -124,7 +125,8 @@ class Gang:
         return bool(self._shares)
 
     def _may_have_some(self, job: Object, spec: ElasticJobSpec) -> bool:
-        """One that is admitted by pods, and names a queue, was perhaps a gang under an earlier operator."""
+        """Whether the job may have Workloads. One that is admitted by pods, and names a queue, may have been a gang
+        under an earlier operator."""
         unknown = self._shares is None and ask_of(job) is not None
         return spec.admitted_as_gang or unknown or bool(self._shares) or self._are_left
 
@@ -141,7 +143,7 @@ class Gang:
         return found._replace(told=told, refused=found.refused or is_fault)
 
     def _lately(self) -> str:
-        """Why Kueue has refused the last Workload, once that is gone."""
+        """Why Kueue has refused the last Workload, once that is deleted."""
         if self._refusals.first is None or self._is_refused():
             return ""
         asks = any(share.waits for share in self._shares or ())
@@ -152,7 +154,8 @@ class Gang:
         return any(share.refused for share in self._shares or ())
 
     async def keep(self, report: Report) -> Done | LookAgain:
-        """Make, shrink and delete Workloads. To be called once the status is written, which says for what."""
+        """Makes, shrinks and deletes Workloads. To be called once the status is written: the status determines how many
+        workers they are for."""
         job, spec, state = report.job, report.spec, report.decision.state
         if not self._may_have_some(job, spec):
             return Done()
@@ -162,7 +165,7 @@ class Gang:
         if self._shares is None or not self._is_fresh:
             self._within = REFUSED_SECONDS
             return LookAgain(self._within)
-        # pods that are admitted by themselves take nothing of it
+        # pods that are admitted by themselves use none of it
         there = quota.there_of(report.workers) if spec.admitted_as_gang or spec.suspend else There()
         need = quota.need_of(spec, state, there) if spec.admitted_as_gang else Need()
         self._wants_none = not (self._shares or need.workers or self._are_left)
@@ -179,7 +182,7 @@ class Gang:
         return LookAgain(self._within)
 
     async def _carry_out(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> float:
-        """Returns after how many seconds to look again."""
+        """Carries out `plan`. Returns the seconds until the next look."""
         self._refused = None
         try:
             await self._apply(job, spec, plan)
@@ -224,7 +227,7 @@ class Gang:
                 raise ApiError(why, 409) from error
 
     async def _patch(self, path: str, body: Object) -> None:
-        """One that is gone, or another by now, is no error: the next look tells."""
+        """Changes a Workload. If it is gone, or another by now, that is no error: the next look will show it."""
         with suppress(NotFound, Conflict):
             await self._kube.request("PATCH", path, body)
 
@@ -241,7 +244,7 @@ class Gang:
         return int(found["value"])
 
     def _announce(self, report: Report) -> None:
-        """That quota is waited for, refused or lost: each when it begins."""
+        """Announces that quota is awaited, refused or lost, each when it begins."""
         if self._announced is None:
             self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else "", False
         told, lost = report.allowance.told, any(share.lost and share.held for share in self._shares or ())
@@ -260,7 +263,7 @@ def _trouble(error: Exception) -> Trouble:
 
 
 def _remedy(error: Exception) -> str:
-    """Why the Workloads cannot be seen or changed, and what to do about it."""
+    """Why the Workloads cannot be read or changed, and what to do about it."""
     if isinstance(error, NotFound):
         return NO_KUEUE
     said = str(error) or type(error).__name__

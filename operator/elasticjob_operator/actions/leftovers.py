@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes the Workloads of jobs that were deleted with `--cascade=orphan`.
 
-Nothing owns them any more, and Kueue counts their quota until they are gone. The job's pods have been left as well, and
-take what the Workloads hold: these are deleted when none of them runs.
+Such Workloads have no owner, and Kueue counts their quota until they are deleted. The job's pods remain too and use
+that quota. So the Workloads are deleted when none of these pods runs.
 """
 
 import time
@@ -21,7 +21,7 @@ LOOK_SECONDS = 10.0
 
 
 class Leftovers:
-    """`namespaces`: those that this operator serves; none stands for all of them."""
+    """The leftover Workloads. `namespaces`: those that this operator serves; empty for all."""
 
     def __init__(self, kube: Kube, namespaces: tuple[str, ...]) -> None:
         self._kube = kube
@@ -30,15 +30,16 @@ class Leftovers:
         self._expected: set[Key] = set()
 
     def expect(self, key: Key) -> None:
-        """The job was a gang, and is going: it may leave some."""
+        """Notes that the job was a gang and is being deleted: it may leave Workloads."""
         self._expected.add(key)
 
     def may_be_of(self, key: Key) -> bool:
-        """Whether an earlier job of this name may have left some."""
+        """Whether an earlier job of this name may have left Workloads."""
         return key in self._expected or bool(self._unlisted)
 
     async def take_over(self) -> None:
-        """Those that were left while no operator led. What cannot be listed is tried again after a while."""
+        """Finds the Workloads left while no operator led. Namespaces that cannot be listed are retried after a
+        while."""
         if not self._unlisted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -49,7 +50,7 @@ class Leftovers:
     async def _take_over(self, namespace: str | None) -> None:
         """Raises FAILURES."""
         found: list[Object] = []
-        with suppress(NotFound, Forbidden):  # no Kueue, or none of our business
+        with suppress(NotFound, Forbidden):  # no Kueue, or no right to list its Workloads
             found = (await self._kube.workloads(namespace)).items
         self._unlisted.discard(namespace)
         for key in dict.fromkeys(owner_key(one) for one in found if is_left(one)):
@@ -57,11 +58,12 @@ class Leftovers:
             await self.release(key)
 
     async def release(self, key: Key) -> float | None:
-        """Of a job that is not there; returns in how many seconds to look again. Raises FAILURES."""
+        """Deletes the Workloads of a job that does not exist. Returns the seconds until the next look. Raises
+        FAILURES."""
         await self.take_over()
         if key not in self._expected:
             return LOOK_SECONDS if self._unlisted else None
-        with suppress(NotFound, Forbidden):  # no Kueue, or none of our business
+        with suppress(NotFound, Forbidden):  # no Kueue, or no right to list its Workloads
             there = (await self._kube.workloads(key.namespace)).items
             of_job = [one for one in there if owner_key(one) == key]
             if any(not is_left(one) for one in of_job) or not await delete_left(self._kube, key, of_job):
@@ -71,13 +73,13 @@ class Leftovers:
 
 
 def is_left(workload: Object) -> bool:
-    """Whether an operator has made it, and nothing owns it any more."""
+    """Whether an operator has made the Workload, and it has no owner any more."""
     meta = workload["metadata"]
     return LEAST in (meta.get("annotations") or {}) and not meta.get("ownerReferences")
 
 
 async def delete_left(kube: Kube, key: Key, workloads: Iterable[Object]) -> bool:
-    """Delete those of `workloads` that are left; False while pods that were left run. Raises FAILURES."""
+    """Deletes the leftover ones of `workloads`. False while leftover pods run. Raises FAILURES."""
     left = [one["metadata"] for one in workloads if is_left(one)]
     if not left:
         return True

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the sidecars of one job what keeps them from joining, beside the job's steps: no step waits for an answer."""
+"""Asks the sidecars of one job what keeps them from joining. This runs beside the job's steps: no step waits for an
+answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,14 +10,14 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.sidecars import MOST, PageCall
 
-AGAIN_SECONDS = 10.0  # until one is asked again
-ANSWERED_SECONDS = 1.0  # until it is looked whether an answer is there
+AGAIN_SECONDS = 10.0  # until a sidecar is asked again
+ANSWERED_SECONDS = 1.0  # until the next look for an answer
 
-Ask = Callable[[str, int], Awaitable[str | None]]  # the address and the port
+Ask = Callable[[str, int], Awaitable[str | None]]  # address and port
 
 
 class SidecarQuestions:
-    """`said`: what each has answered last, None where it did not; as long as it is to be asked."""
+    """`said`: the last answer of each sidecar that is to be asked, None if it did not answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -25,7 +26,7 @@ class SidecarQuestions:
         self.said: dict[PodKey, str | None] = {}
 
     def keep(self, to_ask: Iterable[PageCall], wall_clock: datetime) -> Done | LookAgain:
-        """Ask those that are due, and forget the others."""
+        """Asks the sidecars that are due, and forgets those that are not in `to_ask`."""
         wanted = {one.pod_key: one for one in to_ask}
         for known in (self.said, self._asked_at):
             for pod_key in known.keys() - wanted.keys():
@@ -41,7 +42,7 @@ class SidecarQuestions:
         return LookAgain(max(ANSWERED_SECONDS, min(waits))) if waits else Done()
 
     def _left(self, one: PageCall, now: float) -> float:
-        """Until it may be asked again."""
+        """Seconds until the sidecar may be asked again."""
         asked_at = self._asked_at.get(one.pod_key)
         return 0.0 if asked_at is None else asked_at + AGAIN_SECONDS - now
 

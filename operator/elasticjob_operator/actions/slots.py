@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests for pods are under way at once, shared out among the jobs. It knows nothing of either."""
+"""Limits how many requests for pods are in progress at once, and shares them out among the jobs. It knows nothing of
+either."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,7 +12,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Slots(Generic[K]):
-    """At most `most` at once, `share` of them for one key: so none holds all. Waiting keys are served in turn."""
+    """At most `most` slots are held at once, at most `share` of them by one key, so no key holds all. Waiting keys take
+    turns."""
 
     def __init__(self, most: int, share: int) -> None:
         self._most, self._share = most, share
@@ -20,7 +22,7 @@ class Slots(Generic[K]):
 
     @asynccontextmanager
     async def of(self, key: K) -> AsyncIterator[None]:
-        """Hold one slot, once it is the turn of `key`."""
+        """Holds one slot, once it is the turn of `key`."""
         await self._take(key)
         try:
             yield
@@ -34,7 +36,7 @@ class Slots(Generic[K]):
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was handed out in the same moment
+            if turn.done() and not turn.cancelled():  # the slot was handed out at the same moment
                 self._give_back(key)
             raise
 
@@ -49,7 +51,7 @@ class Slots(Generic[K]):
             turns = self._waiting.pop(key)
             turn = turns.popleft()
             if turns:
-                self._waiting[key] = turns  # behind the others
+                self._waiting[key] = turns  # after the others
             if not turn.cancelled():
                 self._held[key] += 1
                 turn.set_result(None)

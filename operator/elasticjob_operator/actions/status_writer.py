@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a job's status, once in a step and before all that follows from it; guarded by resourceVersion and term."""
+"""Writes a job's status, once in a step and before everything that follows from it. Guarded by resourceVersion and
+term."""
 
 import logging
 import time
@@ -17,14 +18,14 @@ from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
 
-LEFT_SECONDS = 60.0  # between two looks at a job that is left to another installation
-TELL_SECONDS = 1800.0  # an event is kept for an hour
+LEFT_SECONDS = 60.0  # between two looks at a job left to another installation
+TELL_SECONDS = 1800.0  # the API server keeps an event for an hour
 
 log = logging.getLogger(__name__)
 
 
 class StatusWriter:
-    """Of one job."""
+    """Writes the status of one job."""
 
     def __init__(
         self, kube: Kube, cache: Cache, leadership: Leadership, announcer: Announcer, rivalry: Rivalry
@@ -36,7 +37,7 @@ class StatusWriter:
         self._told_at: float | None = None
 
     async def write(self, report: Report) -> Agreed | Retry:
-        """Write the status that `report` makes, if it has changed and it is time."""
+        """Writes the status made from `report`, if it has changed and is due."""
         after, now = status_of(report), time.monotonic()
         if other := self._rivalry.left_to(self._leadership.lease, report.before, after, now):
             self._tell(report, other, now)
@@ -64,7 +65,7 @@ class StatusWriter:
         return Written()
 
     def _tell(self, report: Report, other: LeaseIdentity, now: float) -> None:
-        """That the job is left to the holder of `other`."""
+        """Announces that the job is left to the holder of `other`."""
         if self._told_at is not None and now - self._told_at < TELL_SECONDS:
             return
         self._told_at = now
@@ -80,6 +81,6 @@ class StatusWriter:
 
 
 def is_ahead(status: ElasticJobStatus, term: int, lease: LeaseIdentity) -> bool:
-    """Whether a write in `term` of `lease` would not fence the writer of `status`: its term is later, or the same, as
-    another Lease counted it. CRDs of an older version do not keep which Lease that was."""
+    """Whether a write in `term` of `lease` would not fence the writer of `status`: the status has a later term, or the
+    same term of another Lease. CRDs of an older version do not keep the Lease."""
     return status.term > term or (status.term == term and status.lease is not None and status.lease != lease)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether pods can be made of a job's template: the API server is asked once for each template, then our own rules.
+"""Whether pods can be made from a job's template. The API server is asked once for each template; then the project's
+own rules are applied.
 
-It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.
+Only the form is judged. The cluster may allow later what it refuses now, and `worker_pods` retries that.
 """
 
 import re
@@ -16,7 +17,7 @@ from elasticjob_operator.objects import template, workloads
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_operator.objects.workloads import NO_BATCH
 
-# the API server's words between the name of what was tried and what is wrong with it
+# the API server's words between the object's name and the problem
 REFUSALS = (" is invalid: ", " cannot be handled as a PodTemplate: ")
 NO_QUANTITY = re.compile(r"quantities must match|unable to parse (numeric part|quantity)")
 
@@ -30,7 +31,7 @@ class TemplateCheck:
         self.problem: str | None = None
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
-        """Does nothing for a template that this operator has judged, or that another leader has found valid."""
+        """Checks the template, unless this operator has judged it or another leader has found it valid."""
         given = (template_hash(spec), spec.sidecar, spec.pod_failure_policy, workloads.problem(job, spec))
         if given == self._checked:
             return
@@ -43,7 +44,8 @@ class TemplateCheck:
             self._announcer.announce(job, "TemplateInvalid", self.problem, warning=True)
 
     async def _judge(self, job: Object, spec: ElasticJobSpec) -> str | None:
-        """The API server judges the template as it is, then this project's own rules, then what pods are made from."""
+        """The problem of the template. The API server judges it as it is, then the project's own rules, then the API
+        server the pod made from it."""
         namespace = job["metadata"]["namespace"]
         if refusal := await self._kube.try_template(namespace, spec.template):
             fields = template.odd_quantities(spec.template) if NO_QUANTITY.search(refusal) else ()
@@ -57,12 +59,12 @@ class TemplateCheck:
         return None
 
     def _own_rules(self, job: Object, spec: ElasticJobSpec) -> tuple[Object, str | None]:
-        """A worker's pod, and what is wrong with the template."""
+        """A worker's pod, and the problem of the template."""
         try:
             if found := template.problem(spec) or workloads.problem(job, spec):
                 return {}, found
             return render_pod(job, spec, 0, 0, self._image, batch=NO_BATCH), None
-        except Exception as error:  # whatever was given in place of a pod: the user has to know, not the log alone
+        except Exception as error:  # the template may hold anything: the user has to see the error, not only the log
             return {}, f"spec.template cannot be made into a pod: {type(error).__name__}: {error}"
 
 
@@ -71,6 +73,6 @@ def _essence(refusal: str) -> str:
 
 
 def _was_valid(job: Object, status: ElasticJobStatus) -> bool:
-    """Whether the leader before has found nothing wrong with the template of this generation."""
+    """Whether the previous leader found the template of this generation valid."""
     conditions = (one for one in status.conditions if one.type == "TemplateValid")
     return any((one.status, one.observed_generation) == ("True", job["metadata"]["generation"]) for one in conditions)

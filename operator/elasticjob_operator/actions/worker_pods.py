@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes and removes a job's worker pods, as it was decided; decides nothing."""
+"""Makes and removes a job's worker pods as decided. Decides nothing."""
 
 import asyncio
 import logging
@@ -30,10 +30,10 @@ from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
-# how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
+# the beginning of the API server's refusals; without it one cause has the same sentence for all workers
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
 
-# for which a name is waited for that another pod has: its grace, or the garbage collector, may be about to end it
+# how long to wait for a name that another pod has: its grace period or the garbage collector may be about to end it
 GOING_SECONDS = 60.0
 PATIENCE = f"if it is there in {GOING_SECONDS:g} s, the worker's pod gets another number"
 
@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 
 class WorkerPods:
-    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made. `taken`: the keys whose
-    names pods have that are none of the job's, and that are not waited for."""
+    """The pods of one job. All jobs share `slots`. `refusal`: why a pod could not be made. `taken`: the keys whose
+    names other pods have that are not the job's, and that are not waited for."""
 
     def __init__(self, kube: Kube, cache: Cache, announcer: Announcer, image: SidecarImage, slots: Slots[Key]) -> None:
         self._kube, self._cache, self._announcer = kube, cache, announcer
@@ -58,11 +58,11 @@ class WorkerPods:
         await _all(self._delete(job, worker) for worker in workers)
 
     async def end(self, job: Object, workers: Iterable[Worker]) -> None:
-        """Stops their containers and keeps the pods."""
+        """Stops the workers' containers and keeps their pods."""
         await _all(self._end(job, worker) for worker in workers)
 
     def due(self, job: Object, spec: ElasticJobSpec, wanted: Iterable[PodKey]) -> list[PodKey]:
-        """Those of the pods with these keys that are to be tried now: what was refused waits for its time."""
+        """The keys of the pods to try now. A refused pod waits for its next try."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(job))
@@ -78,9 +78,11 @@ class WorkerPods:
         rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
         admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
-        """Makes the pods with the keys that are `due`; some may have to be tried again. `imports`: as `render_pod`
-        takes it; `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by
-        index `rejecting`; `admissions`: what the quota of each brings with it."""
+        """Makes the pods with the keys that are `due`. Some may have to be retried.
+
+        `imports`: as in `render_pod`. `spares`: the indices of workers without a place. `avoided`: nodes to avoid.
+        `rejecting`: nodes to avoid, by index. `admissions`: what the quota of each pod adds to it.
+        """
         known = self.taken
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
@@ -91,14 +93,14 @@ class WorkerPods:
         )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
         if self.taken != known:
-            return LookAgain(0.0)  # for the status to have other numbers
+            return LookAgain(0.0)  # so that the status gets other numbers
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
             return again
         self.refusal = refusal
         if refusal:
             self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal.why}", warning=True)
-        return LookAgain(0.0)  # for the status to say so
+        return LookAgain(0.0)  # so that the status says so
 
     async def _create(
         self,
@@ -146,8 +148,8 @@ class WorkerPods:
         return Answer(made=True)
 
     async def _who_has(self, job: Object, pod_key: PodKey) -> str:
-        """Why the name is not free, in a sentence; empty where it soon will be, another is taken, or the watch has not
-        shown ours yet."""
+        """Why the name is taken, in a sentence. Empty if it will soon be free, if another number is used, or if the
+        watch has not shown the job's own pod yet."""
         name, now = pod_name(job["metadata"]["name"], *pod_key), asyncio.get_running_loop().time()
         try:
             pod = Pod.read(await self._kube.pod(job["metadata"]["namespace"], name))
@@ -186,7 +188,7 @@ class WorkerPods:
                 self._cache.note_pod(ended)
 
     def _names_of_running(self, job: Object) -> frozenset[str]:
-        """Also of those that are being deleted: they take room until they are gone."""
+        """The names of the pods that run, including those being deleted: they take room until they are gone."""
         return frozenset(name for name, pod in self._view(job).pods.items() if not pod.is_over)
 
     def _view(self, job: Object) -> JobView:
@@ -198,7 +200,7 @@ def _key(job: Object) -> Key:
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Their results, once none of them is under way any more; raises the first error."""
+    """The results, once no call is in progress any more. Raises the first error."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster as the operator uses it: API calls, watches, their cache, the work queue, the Lease, events."""
+"""The operator's access to the cluster: API calls, watches, their cache, the work queue, the Lease, events."""

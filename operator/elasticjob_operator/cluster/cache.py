@@ -14,9 +14,9 @@ from elasticjob.spec import CONTROLLER
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.job.view import JobView
 
-GONE_SECONDS = 60.0  # for which an answer may be on its way that still has what was deleted
-MOST_GONE = 20_000  # until they are looked through
-REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # of a record's status
+GONE_SECONDS = 60.0  # for so long a late answer may still contain a deleted object
+MOST_GONE = 20_000  # above which old entries are removed
+REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # fields of a record's status
 
 T = TypeVar("T", Pod, Record)
 
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """In which version an object was seen to go, and when, in monotonic seconds."""
+    """The version in which an object was seen deleted, and when, in monotonic seconds."""
 
     version: int
     at: float
@@ -43,14 +43,14 @@ class Cache:
         self._most_gone = MOST_GONE
 
     def __len__(self) -> int:
-        """How many jobs are known."""
+        """The number of known jobs."""
         return len(self._views)
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
 
     def forget(self, key: Key) -> None:
-        """Unless something is left of it: the next job of that name may find it in its way."""
+        """Forgets the job, unless some of its objects remain: they may be in the way of the next job of that name."""
         view = self._views.get(key)
         if view is not None and not (view.job or view.pods or view.workers):
             del self._views[key]
@@ -65,14 +65,14 @@ class Cache:
             self._note_gone(uid, _version_of(job))
             if view.job is not None and view.job["metadata"]["uid"] == uid:
                 view.job = None
-        elif uid not in self._gone and is_newer(job, view.job):  # it may still be in an answer that was on its way
+        elif uid not in self._gone and is_newer(job, view.job):  # a late answer may still contain a deleted job
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = None if _is_anothers(job) else _slim(job)
         return key
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also returns whether it is news: the watch repeats what was listed or made."""
+        """Notes the pod. Returns its job, and whether it is new: the watch repeats what was listed or made."""
         pod = Pod.read(body)
         key = key_of(pod)
         view = self._views[key]
@@ -84,7 +84,8 @@ class Cache:
         return key, is_news
 
     def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also returns whether more has changed than the heartbeat and what the script reports."""
+        """Notes the record. Returns its job, and whether more than the heartbeat and the script's report has
+        changed."""
         key = owner_key(body)
         view = self._views[key]
         before = view.workers.get(body["metadata"]["name"])
@@ -96,8 +97,8 @@ class Cache:
         return key, is_news
 
     def note_report(self, body: Object) -> Key | None:
-        """Of which job it is a record's new form, if only the heartbeat and what the script reports have changed; else
-        nothing is noted."""
+        """Notes the record and returns its job, if only the heartbeat and the script's report have changed. Otherwise
+        notes nothing and returns None."""
         view = self._views.get(key := owner_key(body))
         before = view.workers.get(body["metadata"]["name"]) if view else None
         if view is None or before is None:
@@ -109,8 +110,8 @@ class Cache:
         return key
 
     def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
-        """Returns the jobs with pods there, if its taints have changed: all else of a node changes often, or waits for
-        the next round."""
+        """Notes the node. Returns the jobs with pods on it if its taints have changed: its other fields change often,
+        or matter only for the next round."""
         before = self._nodes.pop(node.name, None) if deleted else self._nodes.get(node.name)
         if not deleted and (before is None or before.version <= node.version):
             self._nodes[node.name] = node
@@ -120,14 +121,15 @@ class Cache:
         return [key for key, view in self._views.items() if any(pod.node == node.name for pod in view.pods.values())]
 
     def begin_listing(self) -> None:
-        """To be called before a listing is asked for: what ends meanwhile may still be in it."""
+        """To be called before a list request: objects deleted meanwhile may still be in the answer."""
         now = time.monotonic()
         self._gone = {uid: one for uid, one in self._gone.items() if now - one.at < GONE_SECONDS}
         self._most_gone = max(MOST_GONE, 2 * len(self._gone))
 
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
-        """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
-        something newer. Returns the jobs of which it has shown news; so do the next three."""
+        """Takes a fresh listing of `namespace`, None for all. A job that is not in it no longer exists, unless the
+        watch has shown something newer. Returns the jobs about which the listing brought news; so do the next three
+        methods."""
         there = dict.fromkeys(self.note_job(job) for job in listing.items)
         for key, view in self._views.items():
             is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
@@ -160,7 +162,7 @@ class Cache:
         return [key for key in keys if self._merge(key, kept(self._views[key]), listed[key], version)]
 
     def _merge(self, key: Key, known: dict[str, T], listed: dict[str, T], version: int) -> bool:
-        """Make `known` what is `listed`, but for what is newer; returns whether that was news."""
+        """Makes `known` equal to `listed`, except for newer objects. Returns whether anything changed."""
         vanished = [name for name, one in known.items() if name not in listed and one.version <= version]
         newer = [one for name, one in listed.items() if name not in known or known[name].version < one.version]
         for name in vanished:
@@ -180,7 +182,8 @@ class Cache:
             known[one.name] = one
 
     def _is_gone(self, uid: str, version: int) -> bool:
-        """Whether this form of an object comes late. One that had lost its label only comes back in a later form."""
+        """Whether this form of an object is older than its deletion. An object that had only lost its label comes back
+        in a later form."""
         return uid in self._gone and version <= self._gone[uid].version
 
     def _note_gone(self, uid: str, version: int) -> None:
@@ -190,25 +193,25 @@ class Cache:
 
 
 def _is_anothers(job: Object) -> bool:
-    """Whether its user has given it to another controller. For this operator there is no such job."""
+    """Whether the user has given the job to another controller. This operator then ignores it."""
     spec = job.get("spec") or {}
     return spec.get("managedBy", CONTROLLER) not in (None, CONTROLLER)
 
 
 def _slim(job: Object) -> Object:
-    """Without what nobody here reads, and what is half of it: who wrote which field. The API server knows, and keeps
-    that where a write does not say it."""
+    """The job without managedFields, half of it, which nobody reads here. The API server keeps them if a write omits
+    them."""
     return {**job, "metadata": {key: value for key, value in job["metadata"].items() if key != "managedFields"}}
 
 
 def _words(record: Record) -> tuple[object, ...]:
-    """What the operator goes by: the request, the suspects and the ack."""
+    """The fields that the operator acts on: the request, the suspects and the ack."""
     said = record.said
     return record.uid, record.generation, record.problem, said and said.status.suspects, said and said.status.ack
 
 
 def _quiet(record: Record) -> object:
-    """All of a record but its heartbeat and what the script reports."""
+    """The record without its heartbeat and the script's report."""
     if record.said is None:
         return record
     status = record.said.status.model_copy(update=dict.fromkeys(REPORTED))
@@ -228,7 +231,7 @@ def _heard(view: JobView) -> None:
 
 
 def is_newer(body: Object, known: Object | None) -> bool:
-    """Whether `body` is a later form of the job; watch and own writes may arrive in any order."""
+    """Whether `body` is not older than `known`. Watch events and the answers to own writes may arrive in any order."""
     if known is None:
         return True
     return _version_of(body) >= _version_of(known)

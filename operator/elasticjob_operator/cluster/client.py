@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few calls to the API server that the operator makes, as plain JSON. Retries nothing: that is the queue's work."""
+"""The calls to the API server that the operator makes, as plain JSON. Retries nothing: the queue does that."""
 
 import json
 import logging
@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = 10.0
 WORKLOADS_SECONDS = 3.0
-ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
+ADMISSION_SECONDS = 15.0  # by default the API server waits 10 s for a webhook, and then names it
 PART = "operator"
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
-PAGE = 100  # objects in one answer of a listing: of pods it is a megabyte as it comes, and six as Python reads it
+PAGE = 100  # objects in one page of a listing; for pods 1 MB on the wire, and 6 MB as Python objects
 
 
-# whatever a request can end with but an answer; a TimeoutError is an OSError
+# all that a request can raise; a TimeoutError is an OSError
 FAILURES = (ApiError, OSError, aiohttp.ClientError)
 
 
 class Listing(NamedTuple, Generic[T]):
-    """What a list request found, and the resourceVersion at which it looked."""
+    """The result of a list request, and the resourceVersion of that state."""
 
     items: list[T]
     version: str
@@ -47,7 +47,7 @@ def _as_it_came(body: Object) -> Any:
 
 
 def _without_templates(workload: Object) -> Object:
-    """They are nearly all of it, and nobody reads them."""
+    """The Workload without its pod templates: they are most of it, and nobody reads them."""
     for pod_set in workload["spec"].get("podSets") or ():
         pod_set.pop("template", None)
     workload["metadata"].pop("managedFields", None)
@@ -60,11 +60,12 @@ class Kube:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         client.user_agent = user_agent(PART)
-        self.ended: Callable[[str, int], None] = lambda _, __: None  # told each request's verb and code, 0: no answer
+        self.ended: Callable[[str, int], None] = lambda _, __: None  # called with verb and code, 0: no answer
 
     @classmethod
     async def connect(cls) -> Self:
-        """In-cluster configuration where there is one, else the kubeconfig. Raises `config.ConfigException`."""
+        """Connects by the in-cluster configuration if there is one, otherwise by the kubeconfig. Raises
+        `config.ConfigException`."""
         configuration = Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)
@@ -83,7 +84,7 @@ class Kube:
         query: Mapping[str, str] | None = None,
         seconds: float = REQUEST_SECONDS,
     ) -> Object:
-        """One request; returns the answer's JSON, within `seconds`. Raises FAILURES."""
+        """One request. Returns the answer's JSON, within `seconds`. Raises FAILURES."""
         asked = dict(query or ()) | ({"fieldManager": field_manager(PART)} if method in WRITES else {})
         url, verb = f"{path}?{urlencode(asked)}" if asked else path, verb_of(method, path, asked)
         parts = await self._client.param_serialize(
@@ -111,7 +112,7 @@ class Kube:
         return answer
 
     async def unserved(self) -> set[str]:
-        """The kinds of this project that the API server does not serve: their CRDs are not there, or not yet."""
+        """The project's kinds that the API server does not serve, because their CRDs are not installed, or not yet."""
         try:
             served = await self.request("GET", JOBS.root)
         except NotFound:
@@ -122,7 +123,7 @@ class Kube:
         return await self.request("GET", JOBS.one(name, namespace))
 
     async def replace_job_status(self, job: Object, status: Object) -> Object:
-        """Writes `status` if the job is still the one that `job` was read as. Raises Conflict otherwise."""
+        """Writes `status` if the job has not changed since `job` was read. Raises Conflict otherwise."""
         meta = job["metadata"]
         path = JOBS.one(meta["name"], meta["namespace"], "status")
         return await self.request(
@@ -133,7 +134,7 @@ class Kube:
         await self.delete(JOBS.one(name, namespace), uid)
 
     async def jobs(self, namespace: str | None) -> Listing[Object]:
-        """In one namespace, or in all where none is named; so do the next two."""
+        """The jobs in `namespace`, None for all. The next two methods take the same argument."""
         return await self._list(JOBS.all(namespace))
 
     async def pods(self, namespace: str | None, selector: str) -> Listing[Pod]:
@@ -146,8 +147,8 @@ class Kube:
         return await self._list(NODES.all(), read=Node.read)
 
     async def workloads(self, namespace: str | None) -> Listing[Object]:
-        """Kueue's, of all jobs, without their pod templates. Raises NotFound where there is no Kueue, TimeoutError with
-        a page of it that takes long: a step of a job waits for it."""
+        """Kueue's Workloads of all jobs, without their pod templates. Raises NotFound without Kueue, and TimeoutError
+        if a page takes long, because a job's step waits for it."""
         path = WORKLOADS.all(namespace)
         return await self._list(path, JOB_LABEL, read=_without_templates, seconds=WORKLOADS_SECONDS)
 
@@ -156,7 +157,7 @@ class Kube:
         return await self.request("POST", path, pod, seconds=ADMISSION_SECONDS)
 
     async def set_deadline(self, pod: Pod, seconds: int) -> Object | None:
-        """The pod may run for `seconds` from its start; None when exactly this one is there no more."""
+        """Lets the pod run for `seconds` from its start. Returns None if this pod no longer exists."""
         path = PODS.one(pod.name, pod.namespace)
         patch = {"metadata": {"uid": pod.uid}, "spec": {"activeDeadlineSeconds": seconds}}
         with suppress(NotFound, Conflict):
@@ -167,11 +168,11 @@ class Kube:
         return await self.request("GET", PODS.one(name, namespace))
 
     async def try_template(self, namespace: str, template: Object) -> str | None:
-        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy,
-        Terminating.
+        """What is wrong with the form of the pod template `template`, including unknown fields; None if nothing is, or
+        if the API server could not check it. Raises Busy, Terminating.
 
-        It is tried as a PodTemplate: what the cluster allows of pods now, by quotas, limits, policies and webhooks, is
-        another question, and answered when one is made.
+        It is tried as a PodTemplate. What the cluster allows of pods at the moment, by quotas, limits, policies and
+        webhooks, is a separate question, answered when a pod is made.
         """
         body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "tried"}, "template": template}
         query = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -190,7 +191,7 @@ class Kube:
         await self.delete(PODS.one(name, namespace), uid)
 
     async def delete(self, path: str, uid: str) -> None:
-        """Deletes exactly the object at `path` with `uid`; one that is gone, or another by now, is no error."""
+        """Deletes the object at `path` if it has `uid`. If it is gone, or another by now, that is no error."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         with suppress(NotFound, Conflict):
             await self.request("DELETE", path, options)
@@ -200,7 +201,7 @@ class Kube:
         return await self.request("GET", path, seconds=seconds)
 
     async def write_lease(self, lease: Object, seconds: float) -> Object:
-        """Creates or replaces a Lease; its resourceVersion guards it. Raises Conflict."""
+        """Creates or replaces a Lease, guarded by its resourceVersion. Raises Conflict."""
         meta = lease["metadata"]
         if "resourceVersion" not in meta:
             return await self.request("POST", LEASES.all(meta["namespace"]), lease, seconds=seconds)
@@ -214,8 +215,8 @@ class Kube:
         read: Callable[[Object], T] = _as_it_came,
         seconds: float = REQUEST_SECONDS,
     ) -> Listing[T]:
-        """In pages, all of which show what there was when the first was asked for; each is read before the next, and
-        comes within `seconds`."""
+        """Lists in pages, all of which show the state at the first request. Each page is read before the next, and has
+        to arrive within `seconds`."""
         query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
         answer = await self.request("GET", path, query=query, seconds=seconds)
         version, items = answer["metadata"]["resourceVersion"], list(map(read, answer["items"]))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes Events on the ElasticJob. They are for people: a lost one is logged, never waited for or retried.
+"""Kubernetes Events on the ElasticJob. They are for people: a lost event is logged, never waited for or retried.
 
-Only so many of one job and reason are posted at once. What is left out is summed up later: how many, and the last.
+The number of events of one job and reason posted at once is limited. Those left out are summed up later, by their
+number and the last of them.
 """
 
 import asyncio
@@ -20,22 +21,21 @@ from elasticjob_operator.cluster.client import Kube
 
 COMPONENT = "elasticjob-operator"
 LONGEST_MESSAGE = 1024
-BURST, EACH_SECONDS = 25, 10.0  # events of one reason at once, and after how long there may be one more
+BURST, EACH_SECONDS = 25, 10.0  # events of one reason at once, and seconds until one more is allowed
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Budget:
-    """The budget of one reason of one job. `full_at`: when nothing of it is used any more, on the event loop's
-    clock."""
+    """The budget of one reason of one job. `full_at`: when the budget is unused again, on the event loop's clock."""
 
     full_at: float = 0.0
     left_out: int = 0
     last: Object | None = None
 
     def wait(self, now: float) -> float:
-        """Seconds until one more may be posted, 0 or less where it may at once."""
+        """Seconds until one more event may be posted, 0 or less if it may be posted now."""
         return self.full_at - now - (BURST - 1) * EACH_SECONDS
 
     def use(self, now: float) -> None:
@@ -50,7 +50,7 @@ class Announcer:
         self._last_ns = 0
 
     def announce(self, job: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
-        """Post an event on `job` in the background, after those announced before. `cause`: one word, for programs."""
+        """Posts an event on `job` in the background, after those announced before. `cause`: one word, for programs."""
         event = self._event(job, reason, message, "Warning" if warning else "Normal")
         if cause:
             event["metadata"]["annotations"] = {CAUSE_ANNOTATION: cause}
@@ -66,7 +66,7 @@ class Announcer:
         budget.left_out, budget.last = budget.left_out + 1, event
 
     def forget(self, uid: str) -> None:
-        """The job is no more."""
+        """Forgets the job, which no longer exists."""
         self._budgets.pop(uid, None)
 
     def _make_up(self, uid: str, budget: Budget) -> None:
@@ -92,15 +92,14 @@ class Announcer:
             await asyncio.wait({before})
         try:
             await self._kube.request("POST", EVENTS.all(event["metadata"]["namespace"]), event)
-        except Terminating:  # there is nobody left to read it
+        except Terminating:  # nobody can read it
             log.debug("the event %r was not posted, as its namespace is being deleted", event["message"])
         except Exception as error:
             log.warning("the event %r was not posted: %s", event["message"], str(error) or type(error).__name__)
 
     def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
-        """The older lastTimestamp, which people and tools sort by, is to the second. A list of the API server is in the
-        order of the names, so these have the time too, and kubectl's sorting keeps what is in order as it is.
-        """
+        """The body of an event. The older lastTimestamp, by which people and tools sort, has whole seconds. The API
+        server lists by name, so the names contain the exact time, and kubectl's stable sort keeps the order."""
         meta = job["metadata"]
         self._last_ns = max(time.time_ns(), self._last_ns + 1000)
         now = datetime.fromtimestamp(self._last_ns // 1000 / 1e6, UTC)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """kopf's part: watches that fill the cache and wake the queue. Handlers decide, write and return nothing.
 
-Only `on.event` is used: kopf then adds no annotation, finalizer or status of its own. It does not retry such a
-handler and runs those of two objects at the same time, so retries and order are the queue's.
+Only `on.event` is used, so kopf adds no annotation, finalizer or status of its own. It does not retry such a handler,
+and runs the handlers of different objects at the same time. So retries and order are left to the queue.
 """
 
 from collections.abc import Iterator
@@ -20,21 +20,21 @@ from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.job.pace import SOON_SECONDS
 
-# The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. A
-# worker that is asked alone has longer: a silent watch must not look like a silent worker.
+# The API server ends a watch after WATCH_SECONDS, after a bookmark; a watch without events for longer is silent. A
+# worker that is pinged alone has longer: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
-RETRY = RetryPolicy(1.0, 5.0)  # of a watch that cannot begin
-IDLE_SECONDS = 0.2  # for which kopf keeps an object's last event as it came, up to 60 KiB of a pod
+RETRY = RetryPolicy(1.0, 5.0)  # for a watch that cannot begin
+IDLE_SECONDS = 0.2  # for so long kopf keeps an object's last event, up to 60 KiB for a pod
 
 
 def register(
     registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key], watches: WatchTimes, *, nodes: bool
 ) -> None:
-    """Put the handlers into `registry`; `nodes`: also that of the cluster's nodes."""
+    """Adds the handlers to `registry`. `nodes`: includes the handler for the cluster's nodes."""
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: Any) -> None:
-        await queue.stop()  # kopf would wait five seconds for tasks that it does not know
+        await queue.stop()  # kopf would wait five seconds for unknown tasks
 
     @kopf.on.login(registry=registry)
     async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
@@ -43,7 +43,7 @@ def register(
 
     @kopf.on.event(GROUP, VERSION, JOBS, registry=registry)
     async def job_event(event: kopf.RawEvent, **_: Any) -> None:
-        # also what this operator has written: a decision may be the first of several, and the next is made after it
+        # the operator's own writes wake it too: a decision may be the first of several
         queue.add(cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED"))
 
     @kopf.on.event("", "v1", "pods", registry=registry)
@@ -65,17 +65,15 @@ def register(
 
 
 class Backoffs:
-    """Seconds between tries of a request. There is no last one, since with it a watch ends and none takes its place."""
+    """Seconds between the tries of a request, without an end: after the last one kopf would end the watch for good."""
 
     def __iter__(self) -> Iterator[float]:
         return map(RETRY.pause, count())
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """kopf copies every object at each of its events, to find what changed since the last: nobody asks for that here.
-
-    Without it an ElasticWorker's event takes half of the CPU time, a pod's an eighth.
-    """
+    """Stores no copies of objects. kopf copies every object at each event to find what has changed, which nobody uses
+    here. That takes half of the CPU time of an ElasticWorker's event, and an eighth of a pod's."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -88,7 +86,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def settings(reflector: Reflector, watches: WatchTimes) -> Settings:
-    """Watches filtered by the server, bounded waits, and none of kopf's own marks on the objects."""
+    """kopf's settings: watches filtered by the server, bounded waits, and no marks of kopf's on the objects."""
     result = Settings()
     result.reflector, result.watches = reflector, watches
     result.persistence.diffbase_storage = NoDiffs()
@@ -98,7 +96,7 @@ def settings(reflector: Reflector, watches: WatchTimes) -> Settings:
     result.watching.connect_timeout = 5
     result.watching.server_timeout = WATCH_SECONDS
     result.watching.inactivity_timeout = SILENT_SECONDS
-    result.process.ultimate_exiting_timeout = None  # else the process is killed so long after each of its terms
+    result.process.ultimate_exiting_timeout = None  # otherwise the process is killed so long after the end of each term
     result.networking.error_backoffs = Backoffs()
     result.networking.connect_timeout = 5
     result.networking.request_timeout = 30

@@ -2,9 +2,9 @@
 """Which operator acts: one Lease, and the clock that runs only while it is held.
 
 A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
-the next term starts from nothing but the API server's state. The term (the Lease's number of transitions) and the
-Lease go into every status that a leader writes, so that a woken old leader's writes fail, but for one that meets a
-status which the new leader has found as it should be (`job.pace.told_by`).
+the next term starts from nothing but the API server's state. Every status that a leader writes contains the term (the
+Lease's number of transitions) and the Lease. So the writes of a former leader that wakes up fail, except for one that
+meets a status that the new leader has had no reason to change (`job.pace.told_by`).
 """
 
 import asyncio
@@ -20,30 +20,31 @@ from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import FAILURES, Kube
 
-DURATION_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 10, 5, 60  # without a renewal, until another may lead
-LOST_SHARE = 0.8  # of it, after which the leader itself stops, so that two never lead
-RENEW_SHARE, RENEW_SECONDS = 0.1, 1.0  # of it; at most
+DURATION_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 10, 5, 60  # seconds without a renewal until another may lead
+LOST_SHARE = 0.8  # of the duration, after which the leader itself stops, so that two never lead
+RENEW_SHARE, RENEW_SECONDS = 0.1, 1.0  # of the duration; at most
 REQUEST_SHARE, REQUEST_SECONDS = 0.3, 3.0
 LONGEST_STEP_SECONDS = 5.0
 LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
-STEADY_STEP_SECONDS = 2.0  # a renewal that comes later has met an API server that was away
-SETTLE_SECONDS = 5.0  # in which sidecars find an API server that was away: they try at most three seconds apart
+STEADY_STEP_SECONDS = 2.0  # after a longer step the API server has been unreachable
+SETTLE_SECONDS = 5.0  # for sidecars to reach the API server again: they try at most three seconds apart
 TICK_SECONDS, LONGEST_TICK_SECONDS = 0.1, 0.3
-STOP_SECONDS = 10.0  # kopf takes up to seven when its own tasks linger
+STOP_SECONDS = 10.0  # kopf takes up to seven if its own tasks linger
 
 log = logging.getLogger(__name__)
 
 
 class LeaseLost(Exception):
-    """Another operator may lead by now: this one must stop."""
+    """Another operator may lead by now, so this one must stop."""
 
 
 class StillWorking(Exception):
-    """What was begun in a term did not end with it: only the end of the process ends it."""
+    """Work begun in a term did not end with it. Only the end of the process ends it."""
 
 
 class Times(NamedTuple):
-    """Seconds: between renewals, of one request, without a renewal until a leader stops, and until another may lead."""
+    """All in seconds. `renew`: between renewals. `request`: for one request. `lost_after`: without a renewal until the
+    leader stops. `duration`: without a renewal until another may lead."""
 
     renew: float
     request: float
@@ -57,13 +58,12 @@ def times_of(duration: float) -> Times:
 
 
 class LeaseClock:
-    """Seconds that were proved to pass while this process led and the API server answered.
+    """The seconds that provably passed while this process led and the API server answered.
 
-    It advances from renewal to renewal, and beyond the last one by no more than the next should take. A gap of more
-    than five seconds is not counted and begins a new `epoch`: what was measured before it must be measured anew.
-
-    Nor is the time counted in which this process stood still, as the ticks tell: it has not read yet what was said
-    meanwhile. `settled` is the moment from which the API server can be taken to be heard by all again.
+    The clock advances from renewal to renewal, and beyond the last one by no more than the next should take. A gap of
+    more than five seconds is not counted and begins a new `epoch`: times measured before it are invalid. The ticks show
+    when this process stood still. That time is not counted either, because the process has not yet read what arrived
+    meanwhile. `settled`: the time from which all sidecars can be assumed to reach the API server again.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -80,18 +80,18 @@ class LeaseClock:
         return self._seconds + self._unproved()
 
     def tick(self) -> None:
-        """This process runs."""
+        """Notes that this process runs."""
         now = self._monotonic()
-        if self._last is not None and now - self._ticked > LONGEST_TICK_SECONDS:  # one that stands by does not tick
+        if self._last is not None and now - self._ticked > LONGEST_TICK_SECONDS:  # a standby does not tick
             self._stood_still += now - self._ticked
         self._ticked = now
 
     def begins(self, steady: float) -> None:
-        """The API server has answered without fail for `steady` seconds."""
+        """Notes that the API server has answered without fail for `steady` seconds."""
         self.settled = self.now() + max(0.0, SETTLE_SECONDS - steady)
 
     def renewed(self, at: float) -> None:
-        """Note a successful renewal that was sent at `at` (monotonic seconds)."""
+        """Notes a successful renewal that was sent at `at`, in monotonic seconds."""
         self.tick()
         passed = 0.0 if self._last is None else at - self._last
         if passed > LONGEST_STEP_SECONDS:
@@ -112,7 +112,7 @@ class LeaseClock:
 
 
 class Leadership:
-    """The Lease `name` as held by `identity`, which lasts for `duration` seconds from its last renewal."""
+    """The Lease `name` as held by `identity`, valid for `duration` seconds from its last renewal."""
 
     def __init__(
         self, kube: Kube, namespace: str, name: str, identity: str, duration: float = DURATION_SECONDS
@@ -122,8 +122,8 @@ class Leadership:
         self._times = times_of(duration)
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._lease: Object = {}
-        self._writing = asyncio.Lock()  # else a write would meet the one before, and take it for another operator's
-        self._answered_since: float | None = None  # without fail, in monotonic seconds
+        self._writing = asyncio.Lock()  # a write must not conflict with the previous one
+        self._answered_since: float | None = None  # the first of uninterrupted answers, in monotonic seconds
         self._seen: tuple[str, float] = ("", 0.0)
 
     @property
@@ -135,7 +135,7 @@ class Leadership:
         )
 
     async def acquire(self) -> None:
-        """Waits, for as long as it takes, until this process leads."""
+        """Waits until this process leads, without a limit."""
         logged = ""
         while not (await self._try_to_acquire()):
             holder = self._lease.get("spec", {}).get("holderIdentity") or "nobody"
@@ -146,7 +146,7 @@ class Leadership:
         log.info("leading in term %d", self.term)
 
     async def hold(self) -> None:
-        """Renews until the Lease is lost, then returns; the caller must act no more."""
+        """Renews until the Lease is lost, then returns. The caller must no longer act."""
         ticking = asyncio.create_task(self._tick(), name="ticks")
         try:
             await self._hold()
@@ -166,12 +166,12 @@ class Leadership:
             if sent - renewed >= self._times.lost_after:
                 break
             try:
-                async with asyncio.timeout(renewed + self._times.lost_after - sent):  # up to three requests
+                async with asyncio.timeout(renewed + self._times.lost_after - sent):  # for up to three requests
                     await self._rewrite(self._identity)
             except LeaseLost:
                 log.warning("another operator has taken the lease")
                 return
-            except Exception as error:  # whatever it is, only the time without a renewal counts
+            except Exception as error:  # whatever the error, only the time without a renewal counts
                 log.warning("the lease was not renewed: %s", str(error) or type(error).__name__)
             else:
                 renewed = sent
@@ -179,18 +179,18 @@ class Leadership:
         log.error("the lease was not renewed for %.0f s", time.monotonic() - renewed)
 
     async def outgrow(self, term: int) -> None:
-        """Lead in a later term than `term`, which a status names: another Lease counted it.
+        """Leads in a later term than `term`, which a status contains because another Lease counted it.
 
-        Raises Conflict when it is the status of a later leader of this Lease.
+        Raises Conflict if the status is that of a later leader of this Lease.
         """
         async with self._writing:
-            if term < self.term:  # another job's status has asked for it meanwhile
+            if term < self.term:  # already done for another job's status
                 return
             log.warning("term %d is in a status: going on in term %d", term, term + 1)
             await self._write(self._identity, term + 1)
 
     async def release(self) -> None:
-        """Gives the Lease up, so that another leads within a second."""
+        """Gives the Lease up, so that another operator leads within a second."""
         try:
             await self._rewrite("")
         except LeaseLost:
@@ -202,7 +202,7 @@ class Leadership:
         async with self._writing:
             try:
                 await self._write(holder)
-            except Conflict:  # perhaps with our own last renewal, whose answer was lost
+            except Conflict:  # perhaps with the last renewal of this process, whose answer was lost
                 self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
                 held = self._lease["spec"]
                 if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
@@ -238,12 +238,12 @@ class Leadership:
         version, now = self._lease["metadata"]["resourceVersion"], time.monotonic()
         if version != self._seen[0]:
             self._seen = (version, now)
-        # its holder may go by another duration, as while the operators are being changed
+        # its holder may have another duration, for example during an upgrade
         named = min(spec.get("leaseDurationSeconds") or 0, LONGEST_SECONDS)
         return now - self._seen[1] >= max(self._times.duration, named)
 
     async def _write(self, holder: str, new_term: int | None = None) -> None:
-        """Renew, or begin `new_term`. Raises Conflict when the Lease is not as it was last seen."""
+        """Renews the Lease, or begins `new_term`. Raises Conflict if the Lease has changed since it was last read."""
         spec = self._lease.get("spec", {})
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         term = self.term if new_term is None else new_term
@@ -264,7 +264,7 @@ class Leadership:
 
 
 async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Acquires the Lease and runs `work` to its end while it is held, then releases it. Raises LeaseLost, and
+    """Acquires the Lease, runs `work` to its end while the Lease is held, then releases it. Raises LeaseLost and
     StillWorking."""
     await leadership.acquire()
     holding = asyncio.create_task(leadership.hold(), name="lease")

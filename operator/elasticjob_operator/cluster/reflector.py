@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists each kind into the cache and has kopf watch on from there, as client-go's reflector does.
+"""Lists each kind into the cache and lets kopf watch from there on, as client-go's reflector does.
 
-kopf alone lists by events, one task for each object, tells nobody what has vanished while a watch was away, and ends
-the operator at an error that a watch reports. So its generator of events is replaced by this one, which lists by itself
-and leaves the watch to kopf. Nothing is lost in between: the watch begins at the version of the listing, and goes on
-from the last version it has seen.
+By itself, kopf handles a listing as events, with one task for each object. It does not report objects that vanished
+while a watch was interrupted, and it ends the operator if a watch reports an error. So this module replaces kopf's
+generator of events: it makes the listings itself, and leaves the watch to kopf. Nothing is lost in between, because the
+watch begins at the version of the listing and continues from the last version seen.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
 REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
 
-Source = tuple[str, str | None]  # the plural of a kind, and a namespace, None for all
+Source = tuple[str, str | None]  # the plural of a kind, and the namespace, None for all
 
 log = logging.getLogger(__name__)
 
 
 class Reflector:
-    """Of one term. `namespaces`: those that this operator serves; none stands for all of them. `nodes`: the cluster's
-    are wanted too. `wake`: what is called for each job of which something new was seen here, and within how many
-    seconds to look at it."""
+    """The lists and watches of one term. `namespaces`: those that this operator serves; empty for all. `nodes`: whether
+    the cluster's nodes are included. `wake`: called for each job with news, with the seconds within which to look at
+    it."""
 
     def __init__(self, kube: Kube, cache: Cache, namespaces: tuple[str, ...] = (), *, nodes: bool = False) -> None:
         self._kube, self._cache = kube, cache
@@ -48,15 +48,15 @@ class Reflector:
         self._looking: defaultdict[Source, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._listed: set[Source] = set()
         self._watched: set[Source] = set()
-        self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
-        self._refused: set[Source] = set()  # and it was said
-        self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
+        self._versions: dict[Source, str] = {}  # of listings from which no watch has begun yet
+        self._refused: set[Source] = set()  # and logged
+        self.listed_jobs: set[Key] = set()  # that existed before; each is removed once it is handled
         self.wake: Callable[[Key, float], None] = lambda _, __: None
 
     async def list_all(self, *, anew: bool = False) -> None:
-        """Return once each kind has been listed; with `anew` all of them after this call. Raises FAILURES.
+        """Returns once each kind has been listed; with `anew`, since this call. Raises FAILURES.
 
-        A named namespace that is not there, or not open to this operator, does not hold up the others.
+        A named namespace that does not exist, or that this operator may not read, does not delay the others.
         """
         if anew:
             self._listed.clear()
@@ -71,7 +71,7 @@ class Reflector:
         return version
 
     def refused(self, source: Source, error: Exception) -> None:
-        """It may not be listed, or is not there: that is said once, however often it is tried."""
+        """Notes that the source does not exist or may not be listed. This is logged once, however often it is tried."""
         if source not in self._refused:
             self._refused.add(source)
             kind, namespace = source
@@ -93,7 +93,7 @@ class Reflector:
                 self._versions[source] = version
 
     async def _list(self, source: Source) -> str:
-        """Into the cache. Returns the version. Raises FAILURES."""
+        """Lists the source into the cache. Returns the version. Raises FAILURES."""
         kind, namespace = source
         self._cache.begin_listing()
         if kind == NODES:
@@ -115,7 +115,8 @@ class Reflector:
         return version
 
     def took(self, kind: str, event: Any) -> bool:
-        """Whether it is nothing but a heartbeat or a report: most events are, and kopf makes a task for each."""
+        """Whether the event is only a heartbeat or a report, and was handled here. Most events are, and kopf would make
+        a task for each."""
         if kind != WORKERS or event["type"] != "MODIFIED" or (key := self._cache.note_report(event["object"])) is None:
             return False
         self.wake(key, report_seconds(self._cache.view(key).job, len(self._cache)))
@@ -123,7 +124,7 @@ class Reflector:
 
 
 class Settings(kopf.OperatorSettings):
-    """kopf's, which it passes to its watches, and what these list with."""
+    """kopf's settings, which kopf passes to its watches, with the objects that the watches need."""
 
     reflector: Reflector
     watches: WatchTimes
@@ -132,13 +133,13 @@ class Settings(kopf.OperatorSettings):
 async def _continuous_watch(
     *, settings: Settings, resource: Any, namespace: Any, operator_pause_waiter: Any
 ) -> AsyncIterator[Any]:
-    """In the place of kopf's generator of that name, which begins one anew when it ends."""
+    """Replaces kopf's generator of the same name. kopf starts it again when it ends."""
     source = (resource.plural, namespace)
     where, at = f"{resource.plural} in {namespace}" if namespace else resource.plural, ListAndWatch()
     try:
         at.listed(await settings.reflector.begin(source))
     except (Forbidden, NotFound) as error:
-        if namespace is not None:  # no fault of the process, which another start would mend
+        if namespace is not None:  # a restart of the process would not help
             settings.watches.unwanted(resource.get_url(namespace=namespace))
         settings.reflector.refused(source, error)
         await asyncio.sleep(GONE_SECONDS)
@@ -157,7 +158,7 @@ async def _continuous_watch(
                 since=at.version,
                 operator_pause_waiter=operator_pause_waiter,
             )
-            # else its timer, if it is due, cancels whatever this task does next
+            # otherwise its timer may cancel whatever this task does next
             async with aclosing(cast(AsyncGenerator[Any, None], stream)):
                 async for event in stream:
                     if at.take(cast(Object, event)) and not settings.reflector.took(resource.plural, event):
@@ -171,12 +172,12 @@ async def _continuous_watch(
 
 
 async def _has_ended(where: str, error: ApiError) -> None:
-    """The API server has ended a watch, or has refused to begin it."""
-    if not isinstance(error, Gone):  # that is what becomes of one that was away for minutes
+    """Handles a watch that the API server has ended, or refused to begin."""
+    if not isinstance(error, Gone):  # expected after minutes without a connection
         log.warning("the watch of %s has ended (%s), and begins anew with a listing", where, error)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
 def install() -> None:
-    """Have kopf use it, in this process."""
+    """Makes kopf use this module's generator, in this process."""
     watching.continuous_watch = _continuous_watch  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether who asks for the metrics may have them: the API server says whose token it is, and what that user may do.
+"""Whether a caller may read the metrics: the API server says whose token it is, and what that user may do.
 
-Answers are kept for a while, since a scraper asks again and again. A token itself is neither kept nor logged.
+Answers are kept for a while, because a scraper calls repeatedly. A token itself is neither kept nor logged.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from elasticjob_operator.cluster.client import Kube
 
 METRICS_PATH = "/metrics"
 
-GRANTED_SECONDS = 60.0  # a right that is taken away ends so much later
-REFUSED_SECONDS = 10.0  # one that was given begins so much later
+GRANTED_SECONDS = 60.0  # a revoked right ends so much later
+REFUSED_SECONDS = 10.0  # a granted right begins so much later
 MAX_KEPT = 256
-AT_ONCE = 4  # whoever floods the port with tokens asks no more of the API server
+AT_ONCE = 4  # limits the requests that a flood of tokens causes at the API server
 REQUEST_SECONDS = 3.0
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 class Verdict(Enum):
     GRANTED = auto()
     UNKNOWN = auto()
-    """The token is nobody's."""
+    """The token belongs to no user."""
     FORBIDDEN = auto()
-    """It is somebody's, who may not get the path."""
+    """The token's user may not get the path."""
 
 
 class Reviews:
@@ -39,16 +39,16 @@ class Reviews:
 
     def __init__(self, kube: Kube, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._monotonic = kube, monotonic
-        self._kept: dict[bytes, tuple[float, Verdict]] = {}  # by the token's hash, until when; the oldest first
+        self._kept: dict[bytes, tuple[float, Verdict]] = {}  # by hash: expiry, verdict; the oldest first
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def judge(self, token: str) -> Verdict:
-        """Raises FAILURES when the API server cannot be asked."""
+        """The verdict on `token`. Raises FAILURES if the API server cannot be asked."""
         key = hashlib.sha256(token.encode()).digest()
         if (verdict := self._known(key)) is not None:
             return verdict
         async with self._turns:
-            if (verdict := self._known(key)) is not None:  # asked for meanwhile
+            if (verdict := self._known(key)) is not None:  # judged meanwhile
                 return verdict
             verdict = await self._ask(token)
         self._keep(key, verdict)
@@ -63,7 +63,7 @@ class Reviews:
         self._kept.pop(key, None)
         self._kept[key] = self._monotonic() + seconds, verdict
         if len(self._kept) > MAX_KEPT:
-            # what was refused goes first, so that tokens of strangers displace no scraper's
+            # refused tokens go first, so that tokens of strangers displace no scraper's
             refused = (one for one, (_, kept) in self._kept.items() if kept is not Verdict.GRANTED)
             del self._kept[next(refused, next(iter(self._kept)))]
 
@@ -81,7 +81,7 @@ class Reviews:
         return Verdict.FORBIDDEN
 
     async def _create(self, resource: Resource, kind: str, spec: Object) -> Object:
-        """The status of a review."""
+        """Creates a review and returns its status."""
         body = {"apiVersion": resource.api_version, "kind": kind, "spec": spec}
         status: Object = (await self._kube.request("POST", resource.all(), body, seconds=REQUEST_SECONDS))["status"]
         return status

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks a sidecar what keeps its worker from joining: one GET to its pod, without a token and without TLS.
 
-Whoever has the pod's address may answer, so the answer is for people only: one line, bounded.
+Any process with the pod's address may answer, so the answer is only for people: one line, bounded.
 """
 
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ ANSWER_BYTES, ANSWER_LENGTH = 4096, 800
 
 
 async def trouble_of(address: str, port: int = HEALTH_PORT) -> str | None:
-    """What it says, nothing where all is well; None where it does not answer."""
+    """The sidecar's answer, empty if all is well; None if it does not answer."""
     limits = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     try:
         host = f"[{address}]" if ip_address(address).version == 6 else address

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kueue's Workloads of all jobs, by one listing for all that ask at about the same time, and the flavors they name.
+"""Kueue's Workloads of all jobs, by one listing for all callers of about the same time, and the flavors that they name.
 
-Nobody watches them: kopf would look for them in clusters that have none.
+They are not watched: kopf would look for them in clusters that have none.
 """
 
 import asyncio
@@ -14,14 +14,15 @@ from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
 from elasticjob_operator.cluster.client import FAILURES, Kube
 
-FLAVOR_SECONDS = 60.0  # for so long a flavor is taken for what it was: its node labels hardly ever change
-TIMES_AS_LONG = 20.0  # a listing is used, at least, as it took to make: a twentieth of a core at most
+FLAVOR_SECONDS = 60.0  # for so long a flavor is kept: its node labels hardly ever change
+TIMES_AS_LONG = 20.0  # a listing is used at least, as it took: listings use at most a twentieth of a core
 
 Found = defaultdict[Key, list[Object]]
 
 
 class Answer(NamedTuple):
-    """When a listing began, in monotonic seconds, how long it took, and what it found or ended with."""
+    """One listing. `began`: its begin, in monotonic seconds. `took`: its duration in seconds. `found`: its result or
+    error."""
 
     began: float
     took: float
@@ -29,18 +30,18 @@ class Answer(NamedTuple):
 
 
 class Workloads:
-    """`by_namespace`: the operator may not list those of all namespaces."""
+    """Lists Workloads for all jobs. `by_namespace`: the operator may not list those of all namespaces."""
 
     def __init__(self, kube: Kube, *, by_namespace: bool) -> None:
         self._kube, self._by_namespace = kube, by_namespace
         self._looking: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._answers: dict[str | None, Answer] = {}
-        self._flavors: dict[str, tuple[float, Object]] = {}  # since when, and the spec
+        self._flavors: dict[str, tuple[float, Object]] = {}  # when it was read, and its spec
 
     async def of(self, key: Key, changed_at: float, within: float) -> list[Object]:
-        """Those with the job's label, by a listing that began later than `changed_at`, in monotonic seconds, and not
-        over `within` seconds ago, or over `TIMES_AS_LONG` of those that it took. Raises FAILURES, also of a listing
-        that was for others."""
+        """The Workloads of job `key`, by a listing that began after `changed_at`, in monotonic seconds, and no longer
+        ago than `within` seconds or `TIMES_AS_LONG` times its duration, whichever is more. Raises FAILURES, also those
+        of a listing made for another caller."""
         namespace = key.namespace if self._by_namespace else None
         async with self._looking[namespace]:
             answer, now = self._answers.get(namespace), time.monotonic()
@@ -52,7 +53,7 @@ class Workloads:
         return answer.found.get(key, [])
 
     async def flavor(self, name: str) -> Object:
-        """The spec of that ResourceFlavor. Raises FAILURES."""
+        """The spec of the ResourceFlavor `name`. Raises FAILURES."""
         known = self._flavors.get(name)
         if known is not None and time.monotonic() - known[0] < FLAVOR_SECONDS:
             return known[1]

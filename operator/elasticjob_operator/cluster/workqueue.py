@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one piece of work per key at a time, soon after it was asked for, and again when it fails.
+"""Runs one piece of work per key at a time, soon after it was requested, and again if it fails.
 
-It knows nothing of jobs. Work that was asked for while it runs is done once more afterwards, when as much time has
-passed as it took of the processor: one key leaves the others, and the Lease, half of it.
+It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause as long as the
+CPU time that it took. So one key leaves half of the CPU time to the others and to the Lease.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class WorkQueue(Generic[K]):
-    """`work(key)` returns after how many seconds it wants to be called again, or None."""
+    """Calls `work(key)`, which returns the seconds until it wants to be called again, or None."""
 
     def __init__(self, work: Callable[[K], Awaitable[float | None]]) -> None:
         self._work, self._context = work, copy_context()
-        # told of each piece of work how many seconds after it was due it begins, and of each that is tried again
+        # called with the seconds by which each piece of work begins late; called for each one that is retried
         self.began: Callable[[float], None] = lambda _: None
         self.failed: Callable[[], None] = lambda: None
         self._due: dict[K, float] = {}
@@ -36,7 +36,7 @@ class WorkQueue(Generic[K]):
         self._stopped = False
 
     def add(self, key: K, delay: float = 0.0) -> None:
-        """Ask for `key` to be worked on within `delay` seconds; nothing is, after `stop`."""
+        """Requests work on `key` within `delay` seconds. Does nothing after `stop`."""
         if self._stopped:
             return
         due = asyncio.get_running_loop().time() + delay
@@ -47,12 +47,12 @@ class WorkQueue(Generic[K]):
             self._wakes[key].set()
         else:
             self._wakes[key] = asyncio.Event()
-            # a timer keeps its context until it is due, cancelled or not; and that of kopf, which asks, has all objects
+            # a timer keeps its context until it is due, even if cancelled, and kopf's context holds all objects
             context = self._context.copy()
             self._tasks[key] = asyncio.create_task(self._run(key), name=f"work {key}", context=context)
 
     async def stop(self) -> None:
-        """Cancel all work, take on no more, and return once none is left."""
+        """Cancels all work, accepts no more, and returns once none is left."""
         self._stopped = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """How many keys are worked on, or wait for it although they are due."""
+        """The number of keys that are worked on, or are due and wait."""
         now = asyncio.get_running_loop().time()
         return sum(key not in self._due or self._due[key] <= now for key in self._tasks)
 
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
         while (left := self._due[key] - loop.time()) > 0:
             self._wakes[key].clear()
             try:
-                async with asyncio.timeout(left):  # asyncio.wait_for may pass over a cancellation before Python 3.12
+                async with asyncio.timeout(left):  # asyncio.wait_for may lose a cancellation before Python 3.12
                     await self._wakes[key].wait()
             except TimeoutError:
                 return

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job on paper: what is observed of it, and the status that says it. Pure; the rules are core's."""
+"""The pure part of one job: its objects are read into workers, and its state becomes a status. The rules are core's."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of the wanted workers and spares is not there, and why, for the status. Pure."""
+"""Which wanted workers and spares are absent, and why, for the status. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -16,10 +16,11 @@ HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say
 
 
 def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
-    """By index, why wanted workers are not there, or cannot do their part. `waits`: what their pods and sidecars say.
+    """Why wanted workers are absent or cannot do their part, by index. `waits`: what their pods and sidecars say.
 
-    While a round stands, each worker and each spare that is missing is among them, and each member whose sidecar is in
-    trouble. While one forms nobody waits for a spare, and who has never spoken is told of by `silent_starts`.
+    While a round stands, the result covers each missing worker and spare, and each member whose sidecar is in trouble.
+    While a round forms, nobody waits for a spare, and `silent_starts` covers the workers whose torchruns have not
+    spoken.
     """
     failures = state.clocks.failures
     if not waits and not failures and _all_are_there(spec, state, workers):
@@ -39,14 +40,14 @@ def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mappi
 def _members_in_trouble(
     state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]
 ) -> dict[int, Wait | None]:
-    """Members of the round that stands, whose sidecars cannot do what they are for."""
+    """Members of the standing round whose sidecars cannot reach the API server."""
     told = {pod_key: wait for pod_key, wait in waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
     troubled = (worker for worker in workers if worker.pod_key in told)
     return {worker.index: told[worker.pod_key] for worker in troubled if worker.member in state.participants}
 
 
 def _all_are_there(spec: Spec, state: State, workers: Collection[Worker]) -> bool:
-    """At a glance, as in most steps of a job that trains."""
+    """A quick check that holds in most steps of a job that trains."""
     there = len(state.participants) + state.spares
     return state.phase is RendezvousPhase.FORMED and len(workers) == there == spec.replicas + spec.spares
 
@@ -59,10 +60,11 @@ def _without_pod(failures: Failures | None, stands: bool) -> Wait | None:
 
 
 def _not_joined(state: State, worker: Worker) -> Wait | None:
-    """Of one whose pod has nothing to say, as its trainer runs; None for a member of the round that stands."""
+    """Why a worker whose pod reports no problem has not joined; its trainer runs. None for a member of the standing
+    round."""
     stands = state.phase is RendezvousPhase.FORMED
     told = (worker.member in state.participants) if stands else never_joined(worker)
-    if told or worker.invalid:  # what is wrong with a record has a condition of its own
+    if told or worker.invalid:  # an invalid record has a condition of its own
         return None
     return Wait(Reason.NOT_JOINED, _what_it_does(worker))
 

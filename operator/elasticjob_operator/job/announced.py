@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the causes that keep workers away are announced as events. Pure."""
+"""Which causes that keep workers away are announced as events. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,14 @@ from elasticjob.reading.waits import Wait
 
 @dataclass(slots=True)
 class AnnouncedReasons:
-    """The causes that were announced as events: each once between two rounds, however often it goes and comes back."""
+    """The reasons already announced as events. Each is announced once between two rounds, however often it comes and
+    goes."""
 
     round: int = -1
     reasons: set[str] = field(default_factory=set)
 
     def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
-        """Those of a job's waits, by index, to announce now; `before` is what its status says already."""
+        """The waits to announce now, as pairs of index and wait. `before`: the reason that the status already gives."""
         if round != self.round:
             self.round, self.reasons = round, {before}
         found = []

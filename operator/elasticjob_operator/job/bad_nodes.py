@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which nodes a job's workers have failed, and which of those its next pods keep off (`spec.avoidNodes`). Pure.
+"""The nodes on which a job's workers have failed, and those that its next pods avoid (`spec.avoidNodes`). Pure.
 
-The record is in the job's status, and is written with the decision that has found the failures: so an operator that
-is replaced in between finds either both or none. A failure is known by its node and its round: in one round, and while
-the next one forms, peers on a node fail by one cause. What fails there by itself is then only the pod that has replaced
-the one that failed before.
+The record is in the job's status, and is written with the decision that found the failures. An operator that takes over
+finds both or neither. A failure is identified by its node and its round: within one round, and while the next one
+forms, all failures on a node are taken to have one cause. The only further failure counted there is that of the failed
+pod's own replacement.
 
-Wall-clock times are compared, as the record outlives every other clock; they have whole seconds.
+Wall-clock times are compared, because the record outlives every other clock. They have whole seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,8 @@ def noted(
     pods: Mapping[PodKey, Pod],
     now: str,
 ) -> tuple[NodeFailures, ...]:
-    """The record after `decision`, the last failure at the end; `pods`: those that it was made from."""
+    """The record after `decision`, with the last failure at the end. `pods`: the pods that the decision was made
+    from."""
     if spec.avoid_nodes is None:
         return ()
     round = _last_formed(before)
@@ -44,7 +45,7 @@ def noted(
         failed = pods.get(pod_key)
         if failed is None or not (node := failed.node):
             continue
-        if not judged:  # one failure waits at a time, and another worker may turn out to be its cause
+        if not judged:  # only one failure waits at a time; another worker may turn out to be its cause
             known = {name: _changed(other, suspect="") for name, other in known.items()}
         one, pod = known.pop(node, NodeFailures(node=node, time=now)), pod_name(job, *pod_key)
         known[node] = _after(job, one, pod, round, now) if judged else _changed(one, suspect=pod)
@@ -56,15 +57,15 @@ def noted(
 
 
 def avoided(record: Iterable[NodeFailures]) -> frozenset[str]:
-    """The nodes that new pods keep off."""
+    """The nodes that new pods avoid."""
     return frozenset(one.node for one in record if one.avoided_until is not None)
 
 
 def rejecting(
     known: Mapping[int, frozenset[str]], decision: Decision, workers: Iterable[Worker], pods: Mapping[PodKey, Pod]
 ) -> dict[int, frozenset[str]]:
-    """By index, the nodes that have rejected its pods, until one of them stands in a round. Its next pod may find
-    another node: what is wrong with this one its scheduler has not seen."""
+    """The nodes that have rejected pods, by the worker's index, until that worker is in a round. The next pod may find
+    another node: the scheduler does not know what is wrong with this one."""
     found = dict(known)
     for worker in workers:
         node = pods[worker.pod_key].node if worker.rejected else ""
@@ -74,7 +75,7 @@ def rejecting(
 
 
 def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
-    """What is to be announced: the nodes that are avoided from now on."""
+    """The events to announce: one for each node that is avoided from now on."""
     known = avoided(before.node_failures)
     for one in record:
         if one.avoided_until is not None and one.node not in known:
@@ -85,7 +86,7 @@ def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[E
 
 
 def forgotten_in(spec: ElasticJobSpec, record: Iterable[NodeFailures], now: str) -> float | None:
-    """Seconds until something of it is forgotten."""
+    """Seconds until the first failure of the record is forgotten; None if there is none."""
     if spec.avoid_nodes is None:
         return None
     seconds = spec.avoid_nodes.for_seconds
@@ -100,9 +101,9 @@ def freed(
     waits: Mapping[PodKey, Wait],
     now: str,
 ) -> tuple[Worker, ...]:
-    """The workers as the rules are to see them: a pod that fits nowhere, and may not go to a node that is not avoided
-    any more, is outdated. What a pod may not do cannot be changed. One that waits for quota keeps its place in the
-    queue: the scheduler has not looked for a node."""
+    """The workers as the rules are to see them. A pod is outdated if it fits nowhere and its affinity excludes a node
+    that is no longer avoided: a pod's affinity cannot be changed. A pod that waits for quota keeps its place in the
+    queue, because the scheduler has not looked for a node yet."""
     stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and pods[one].kept_off]
     if not stuck:
         return workers
@@ -113,7 +114,7 @@ def freed(
 
 
 def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec, record: Iterable[NodeFailures]) -> dict[int, Wait]:
-    """What keeps workers away, by index; that it is the avoided nodes as well, where it may be."""
+    """The waits by index. Those of unschedulable pods also name the avoided nodes, which may be part of the cause."""
     nodes = sorted(avoided(record)) if spec.avoid_nodes and spec.avoid_nodes.required else []
     if not nodes:
         return dict(waits)
@@ -134,14 +135,14 @@ def _remembered(limits: AvoidNodesSpec, before: ElasticJobStatus, now: str) -> I
 
 
 def _after(job: str, one: NodeFailures, pod: str, round: int, now: str) -> NodeFailures:
-    """Once `pod` has failed there, unless that is known."""
+    """The entry after `pod` has failed on the node. It stays the same if that failure is already counted."""
     if one.failures and one.round == round and not _replaces(job, pod, one.pod):
         return one
     return _changed(one, failures=one.failures + 1, round=round, pod=pod, time=now)
 
 
 def _judged(job: str, one: NodeFailures, round: int, now: str, *, counted: bool) -> NodeFailures:
-    """Once it is known whether what has ended the round counts."""
+    """The entry once it is decided whether the suspect's failure counts."""
     if not one.suspect:
         return one
     cleared = _changed(one, suspect="")
@@ -164,7 +165,8 @@ def _last_formed(before: ElasticJobStatus) -> int:
 
 
 def _age(one: NodeFailures, now: str) -> float:
-    """Seconds; of a time that is yet to come too, as a clock may have been wrong."""
+    """The age in seconds. A time in the future counts as the same age in the past, because a clock may have been
+    wrong."""
     return abs((datetime.fromisoformat(now) - datetime.fromisoformat(one.time)).total_seconds())
 
 

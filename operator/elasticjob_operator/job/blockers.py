@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a job from its full size, as data for its status: each cause once, with all workers that it keeps. Pure.
+"""What keeps a job from its full size, as data for its status: each cause once, with all workers that it affects. Pure.
 
-`conditions` tells the same in sentences, with the first few workers. A status keeps no more than 16 causes, and stays
-small however many workers wait and whatever is said of each.
+`conditions` says the same in sentences, with the first few workers. A status has at most 16 causes, so it stays small
+however many workers wait and however long the messages are.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,7 +66,8 @@ ORDER: Mapping[str, int] = {str(reason): place for place, reason in enumerate(SE
 
 
 def blockers_of(report: Report) -> tuple[Blocker, ...]:
-    """The worst first, then the oldest: one that stays keeps its place among those of its reason.
+    """The blockers, the most severe first, then the oldest: a lasting blocker keeps its place among those of its
+    reason.
 
     Empty once the job has ended, and while it is suspended: `status.conditions` says so.
     """
@@ -82,7 +83,7 @@ def blockers_of(report: Report) -> tuple[Blocker, ...]:
 
 
 def _of_the_round(report: Report) -> Iterator[Blocker]:
-    """What is wrong with the round that stands, be it the last one."""
+    """What is wrong with the standing round, including the last round of a closed job."""
     if report.network.sentence:
         cut_off = [index for index, _ in sorted(report.network.cut_off)]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
@@ -97,7 +98,7 @@ def _of_the_round(report: Report) -> Iterator[Blocker]:
 
 
 def _of_the_rest(report: Report) -> Iterator[Blocker]:
-    """What keeps pods from being made, and workers from coming and from staying."""
+    """What keeps pods from being made, and workers from joining or staying."""
     name = report.job["metadata"]["name"]
     if report.problem:
         yield _made(report, Reason.TEMPLATE_INVALID, report.problem, object=f"ElasticJob/{name}")
@@ -118,7 +119,8 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
 
 
 def _without_quota(report: Report) -> Blocker:
-    """Of a gang: those that have none, whichever these will be."""
+    """The blocker of a gang that lacks quota. It has a count and no indices, since any workers may be the ones
+    without."""
     allowance, spec, admitted = report.allowance, report.spec, report.admitted
     wanted, have = spec.replicas + spec.spare_replicas, admitted.replicas + admitted.spares if admitted else 0
     queue = (report.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
@@ -142,7 +144,7 @@ def _invalid(report: Report) -> Iterator[Blocker]:
 
 
 def _silent(report: Report) -> Iterator[Blocker]:
-    """Workers whose trainers run and have not said a word, while a round forms; `waits` has them once one stands."""
+    """Workers whose trainers run and have not spoken, while a round forms. Once a round stands, `waits` covers them."""
     state, workers = report.decision.state, report.workers
     if state.phase is not RendezvousPhase.FORMING or report.suspended:
         return
@@ -180,7 +182,7 @@ def _made(
 
 
 def _since(one: Blocker, before: Iterable[Blocker]) -> Blocker:
-    """With the time since when it is there, be it that what is said of it, or whom it keeps, has changed meanwhile."""
+    """The blocker with the time at which it began, even if its message or its workers have changed since."""
     times = [known.since for known in before if _goes_on(known, one)]
     return one.model_copy(update={"since": min(times)}) if times else one
 
@@ -192,7 +194,7 @@ def _goes_on(before: Blocker, now: Blocker) -> bool:
 
 
 def _others(left: Sequence[Blocker], now: str) -> Blocker:
-    """What there is no room for, as one."""
+    """One blocker that stands for all that exceed the limit."""
     workers = sorted({index for one in left for index in one.workers})
     count = sum(one.count for one in left)
     causes = "1 more cause keeps" if len(left) == 1 else f"{len(left)} more causes keep"

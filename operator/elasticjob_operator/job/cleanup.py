@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods are deleted and which only ended, by `spec.cleanPodPolicy`. Pure.
+"""Which pods are deleted and which are only ended, by `spec.cleanPodPolicy`. Pure.
 
-A pod is ended by a deadline that is over: the kubelet stops all its containers, the sidecar too, starts none of them
-again, and keeps the pod with its logs.
+A pod is ended by a deadline that has passed: the kubelet stops all its containers, including the sidecar, restarts none
+of them, and keeps the pod with its logs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
 
-DEADLINE_SECONDS = 1  # the least that there is
+DEADLINE_SECONDS = 1  # the least that the API server accepts
 
 
 class Cleanup(NamedTuple):
@@ -29,10 +29,11 @@ def cleanup(
     pods: Mapping[PodKey, Pod],
     trainer: str,
 ) -> Cleanup:
-    """What becomes of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
+    """What to do with a job's `workers` and their `pods`. `served`: the workers that the rendezvous no longer needs.
 
-    What goes on beside the trainer of a worker that has finished is ended at once, not with the job: the pod holds its
-    part of a node until then. Where the job has ended, so is a trainer that the kubelet would start for ever.
+    If other containers run on beside the trainer of a finished worker, the pod is ended at once and not with the job,
+    because it holds resources of its node until then. Once the job has ended, a trainer that the kubelet would restart
+    forever is ended too.
     """
     if state.ended and policy == "None":
         return Cleanup()
@@ -43,7 +44,7 @@ def cleanup(
     finished = state.finished_indices
     if state.ended:
         kept |= {one.pod_key for one in present if one.index in finished and one.pod is PodState.CRASH_LOOP}
-        # without a node nobody would end it, and nothing is lost with it
+        # no kubelet would end a pod without a node, and it has no logs to keep
         kept |= {one.pod_key for one in served if is_current(state, one) and pods[one.pod_key].node}
     done = finished if policy != "None" else frozenset()
     kept |= {one.pod_key for one in present if one.index in done and _lingers(one, pods[one.pod_key], trainer)}
@@ -54,6 +55,6 @@ def cleanup(
 
 
 def _lingers(worker: Worker, pod: Pod, trainer: str) -> bool:
-    """Whether another container goes on after the trainer's success; the kubelet stops sidecars by itself."""
+    """Whether another container runs on after the trainer's success. The kubelet stops sidecars by itself."""
     others = (one for one in pod.containers if not one.is_init and one.name != trainer)
     return worker.pod is PodState.SUCCEEDED and any(one.state != "terminated" for one in others)

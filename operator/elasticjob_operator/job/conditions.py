@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's conditions and its reason, in words for people: what it waits for, and what keeps workers away. Pure."""
+"""A job's conditions and its reason, in sentences: what it waits for, and what keeps workers away. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
@@ -30,7 +30,7 @@ Truth = Literal["True", "False"]
 
 
 class Finding(NamedTuple):
-    """A condition before it has a time."""
+    """A condition without its times."""
 
     type: str
     status: Truth
@@ -55,7 +55,7 @@ def findings_of(report: Report) -> Iterator[Finding]:
 
 
 def _once_told(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[Finding]:
-    """A condition that is there from its first fault on."""
+    """A condition that exists from its first fault on."""
     if fault:
         yield Finding(type, "False", reason, fault)
     elif _had_condition(type, report):
@@ -91,14 +91,14 @@ def _had_condition(type: str, report: Report) -> bool:
 
 
 def _invalid_records(report: Report) -> str:
-    """Which ElasticWorkers count for nothing, and why; the first few of them."""
+    """The ElasticWorkers that are ignored, and why: the first few of them."""
     bad = invalid_records(report)
     shown = [f"worker {worker.index}: {worker.invalid}" for worker in bad[:INVALID_SHOWN]]
     return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
 
 
 def invalid_records(report: Report) -> list[Worker]:
-    """Whose ElasticWorkers count for nothing, by index."""
+    """The workers whose ElasticWorkers are ignored, in the order of their indices."""
     if not any(worker.invalid for worker in report.workers):
         return []
     workers = current(report.decision.state, report.workers)
@@ -106,19 +106,19 @@ def invalid_records(report: Report) -> list[Worker]:
 
 
 def silent_workers(roster: Roster, report: Report) -> list[Worker]:
-    """Those that a forming round misses whose torchruns have not spoken, unless their sidecars say why."""
+    """Workers that a forming round awaits and whose torchruns have not spoken, unless their sidecars say why."""
     told = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
     return [worker for worker in silent_starts(roster.awaited) if worker.index not in told]
 
 
 def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
-    """What is told of these, of `silent_workers`."""
+    """The sentence about `silent`, which is the result of `silent_workers`."""
     enough = len(roster.joined) >= min_members(report.bounds, report.decision.state)
     return silence(silent, report.started, report.spec.rendezvous.start_timeout_seconds, enough=enough)
 
 
 def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
-    """Each cause once with all workers that it keeps away, the worst first."""
+    """Each cause once with all workers that it keeps away, the most severe first."""
     found: dict[tuple[object, ...], tuple[Wait, list[int]]] = {}
     for index in sorted(waits):
         wait = waits[index]
@@ -128,7 +128,7 @@ def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
 
 
 def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
-    """Why the job waits, or has ended, in one word; empty while all wanted workers train."""
+    """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
     if report.finishing.waits and not _obstacle(report):
@@ -142,14 +142,14 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
 
 
 def _how_it_ended(state: State) -> str:
-    """In one word; those of the policy for failures and of the deadline are batch/v1's."""
+    """The outcome in one word. The words for the failure policy and the deadline are those of batch/v1."""
     if state.cause in (RoundCause.POD_FAILURE_POLICY, RoundCause.DEADLINE_EXCEEDED):
         return state.cause
     return ALL_FINISHED if state.outcome is Outcome.COMPLETE else str(state.outcome)
 
 
 def _obstacle(report: Report) -> Reason | None:
-    """The worst of all that keeps workers away."""
+    """The most severe cause that keeps workers away."""
     found = {wait.reason for wait in report.waits.values()}
     found -= {Reason.NOT_JOINED} if report.decision.state.phase is RendezvousPhase.FORMING else set()
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
@@ -182,7 +182,7 @@ def _rendezvoused(report: Report) -> Finding:
 
 
 def _obstacles(report: Report) -> list[str]:
-    """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
+    """What keeps workers away, the most severe first: each cause once, with the first few workers."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal.why}"] if report.refusal else []
     found += [report.allowance.told] if report.allowance.told else []
@@ -192,32 +192,33 @@ def _obstacles(report: Report) -> list[str]:
 
 
 def _told(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
-    """Each cause once with the first few workers that it keeps away, the worst first."""
+    """Each cause once with the first few workers that it keeps away, the most severe first."""
     return [f"{_who(spec, wait, indices)}: {wait.sentence}" for wait, indices in grouped(waits)[:MISSING_SHOWN]]
 
 
 def _sidecars_not_ready(report: Report) -> str:
-    """What keeps sidecars from the API server."""
+    """What keeps sidecars from reaching the API server."""
     waits = {index: wait for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
     return "; ".join(_told(report.spec, waits))
 
 
 def evictions(spec: ElasticJobSpec) -> str:
-    """Once the grace of a drain is over."""
+    """The sentence for a drain whose grace period has expired."""
     return (
         f"its pods may be evicted: spec.drain.graceSeconds, {spec.drain.grace_seconds} s, are over on a node that goes"
     )
 
 
 def _undone_restart(report: Report) -> Iterator[str]:
-    """Of a round that trains on to its end, as one of its members has finished or the rendezvous is closed."""
+    """The sentence for a requested restart that is not done: a member has finished or the rendezvous is closed, so the
+    round trains to its end."""
     state, asked = report.decision.state, report.spec.restarted_at
     if asked not in (None, state.restarted_at) and not state.ended:
         yield f"no restart is done for spec.restartedAt {asked}, as the round trains on to its end"
 
 
 def _left_over(report: Report) -> Iterator[str]:
-    """Who waits as no round may have one more."""
+    """The sentence for workers that wait because no allowed size has room for them."""
     state, bounds = report.decision.state, report.bounds
     members = len(state.participants)
     if not bounds.sizes or state.done or not state.waiting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers' nodes are about to go, and for how long that keeps others from evicting them. Pure."""
+"""Which workers are on nodes that are about to go, and how long that protects their pods from eviction. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
@@ -10,7 +10,7 @@ from elasticjob.spec import DrainSpec
 
 
 class Budget(Enum):
-    """What of a job's pods its PodDisruptionBudget lets others evict."""
+    """Which of a job's pods its PodDisruptionBudget lets others evict."""
 
     CLOSED = "none"
     OPEN = "all"
@@ -18,27 +18,31 @@ class Budget(Enum):
 
 
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:
-    """Whether one among `keys` says that the node is about to go. Who drains it evicts who tolerates that, too."""
+    """Whether one of `taints`, with a key among `keys`, says that the node is about to go. kubectl drain also evicts
+    pods that tolerate the taint."""
     return any(one.key in keys for one in taints)
 
 
 def draining_by(taints: Iterable[Taint], pod: Pod, keys: Collection[str]) -> str | None:
-    """The taint among `keys` that says that the node of `pod` is about to go; what the pod tolerates says nothing."""
+    """The key among `keys` of a taint that says that the node of `pod` is about to go. A taint that the pod tolerates
+    does not count."""
     told = (one.key for one in taints if one.key in keys and not any(by.covers(one) for by in pod.tolerations))
     return next(told, None)
 
 
 def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: float) -> dict[PodKey, float]:
-    """Since when each of the pods `going` has been seen to be on a node that is about to go."""
+    """For each of the pods `going`, since when it has been seen on a node that is about to go."""
     return {pod_key: known.get(pod_key, now) for pod_key in going}
 
 
 def budget_of(
     spec: DrainSpec, since: Mapping[PodKey, float], now: float, *, watched: bool, idle: bool = False
 ) -> Budget:
-    """`since`: of `still_there`. `watched`: the nodes are. `idle`: no pod of the job is there to stay, and the cluster
-    warns of a budget that finds none. Nobody is to wait for a drain that cannot be seen, or longer than the grace for
-    any."""
+    """The budget of a job. `since`: the result of `still_there`. `watched`: whether nodes are watched. `idle`: whether
+    no pod of the job is to stay, in which case the cluster would warn of a budget without pods.
+
+    A drain that cannot be seen must not be blocked, and no drain may be blocked for longer than the grace period.
+    """
     if idle or not (watched and spec.taints and spec.grace_seconds):
         return Budget.NONE
     is_over = any(now - one >= spec.grace_seconds for one in since.values())

@@ -14,7 +14,7 @@ class Expired:
 
 
 def expiry_of(spec: ElasticJobSpec, status: ElasticJobStatus, now: datetime) -> Expired | LookAgain | Done:
-    """Done is for a job that has not ended, or stays."""
+    """When to delete the job. Done if the job has not ended, or is kept."""
     ended = [one for one in status.conditions if one.type in ("Complete", "Failed") and one.status == "True"]
     if spec.ttl_seconds_after_finished is None or not ended:
         return Done()

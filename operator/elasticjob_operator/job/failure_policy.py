@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rule of `spec.podFailurePolicy` matches what has happened to a worker. Pure; when that counts say the rules.
+"""Which rule of `spec.podFailurePolicy` matches what has happened to a worker. Pure. The rules of the rendezvous decide
+when a match counts.
 
-Conditions are those of a pod that is on its way out. Exit codes of a pod that was deleted, or that the cluster has
-ended, are those of its stop, and say nothing of the training.
+Only the conditions of a pod that is on its way out are matched. The exit codes of a pod that was deleted, or that the
+cluster has ended, come from its stop and say nothing about the training.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from elasticjob.terms import Cause
 
 
 class Failed(NamedTuple):
-    """How a container has failed, or the training processes in it."""
+    """How a container, or the training processes in it, has failed."""
 
     code: int
     said: str
@@ -34,10 +35,8 @@ def matched_rule(
     *,
     is_out: bool,
 ) -> Matched | None:
-    """The first rule that matches the worker `index`, whose record has `request` and of whose failure it says `detail`.
-
-    `is_out`: the pod has ended, or is about to.
-    """
+    """The first rule that matches the worker `index`. `request`: the request in its record. `detail`: what the record
+    says of its failure. `is_out`: the pod has ended, or is about to."""
     if policy is None:
         return None
     stopped = pod.deleting or pod.disruption
@@ -50,7 +49,8 @@ def matched_rule(
 
 
 def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
-    """By container, those that have failed; the trainer first. What ends beside it while it runs is no failure."""
+    """The containers that have failed, by name, the trainer first. A container that ends while the trainer runs has not
+    failed."""
     its = pod.container(trainer)
     found = {trainer: _of_trainer(its, request, detail)}
     for one in () if its.runs else pod.containers:
@@ -60,14 +60,17 @@ def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: s
 
 
 def _end_of(container: Container) -> End | None:
-    """How one that does not run has failed."""
+    """How a container that does not run has failed."""
     return container.ended or (container.crashed_before if container.waits else None)
 
 
 def _of_trainer(container: Container, request: WorkerRequest | None, detail: str) -> Failed | None:
-    """What torchrun has told of its training processes, unless its container has ended after that; else how that has
-    ended. How it ended before it was started again counts when a new torchrun has joined, or none ever has: of one that
-    leaves the kubelet may not have said yet how it ends, and one that served no store runs on."""
+    """How the trainer's container has failed. What torchrun has reported of its training processes comes first, unless
+    the container has ended after that report.
+
+    The container's previous end counts if a new torchrun has joined, or none ever has. After a torchrun leaves, the
+    kubelet may not have reported its end yet, and a torchrun that could not serve the store runs on.
+    """
     told = None
     if request is not None and request.exit_code is not None:
         told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
@@ -84,7 +87,7 @@ def _of_end(end: End | None) -> Failed | None:
 
 
 def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> str:
-    """What of it matches, in words; empty if nothing does."""
+    """The failure that matches, in words; empty if none does."""
     if wanted is None:
         return ""
     for name, one in failed.items():

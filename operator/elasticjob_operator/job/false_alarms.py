@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that suspect others again and again, although those ack and hear them well: each is replaced. Pure.
+"""Members that repeatedly suspect others that ack and hear them well. Each is replaced. Pure.
 
-Each new suspicion makes the operator ping, and everybody read a status. If a link is at fault neither end hears the
-other, so a suspicion counts only if it is not returned.
+Each new suspicion makes the operator ping, and every sidecar read a status. If a link is at fault, neither end hears
+the other, so a suspicion counts only if it is not mutual.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MOST_ALARMS, WITHIN_SECONDS = 10, 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Suspicion:
-    """When it was first seen, and the number of the last ping at that time."""
+    """When a suspicion was first seen, and the number of the last ping at that time."""
 
     at: float
     ping: int
@@ -24,16 +24,16 @@ class _Suspicion:
 
 @dataclass(slots=True)
 class FalseAlarms:
-    """Of one job, as far as this leader has seen: the members that each suspected last, the suspicions that are
-    open, and the times at which the unfounded ones began."""
+    """The suspicions in one job, as far as this leader has seen them: the members that each member last suspected, the
+    open suspicions, and the times at which unfounded ones began."""
 
     _suspected: dict[Member, frozenset[Member]] = field(default_factory=dict)
     _open: dict[tuple[Member, Member], _Suspicion] = field(default_factory=dict)
     _alarms: dict[Member, frozenset[float]] = field(default_factory=dict)
 
     def marked(self, state: State, workers: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. May be
-        called again for the same state, if that could not be written."""
+        """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. If the
+        status could not be written, this may be called again for the same state."""
         present = {worker.member: worker for worker in workers if worker.member}
         for member, worker in present.items():
             suspected = frozenset(one for one in worker.suspects if one in present and one != member)

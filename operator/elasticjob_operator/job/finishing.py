@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of workers whose torchrun has ended in success and whose container goes on. Pure.
+"""What is reported of workers whose torchrun has ended in success while their container continues. Pure.
 
-A container that goes on may upload something, or start the next torchrun; one that fails is started again by the
-kubelet. The rules decide when that has taken too long, or has failed too often; here it is put into words.
+Such a container may upload results or start the next torchrun. If it fails, the kubelet restarts it. The rules decide
+when that has taken too long or has failed too often; this module puts it into words.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from elasticjob.terms import RendezvousPhase
 FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
 
-Crashes = Mapping[Member, int]  # how often each container had been started again when that was last announced
+Crashes = Mapping[Member, int]  # how often each container had been restarted when that was last announced
 
 
 class Finishing(NamedTuple):
-    """What one step finds, to be remembered until the next. `waits`: the job waits for nothing but containers that go
-    on after success, of the workers in `sentence`. `failed`: whose containers have failed after it, and how often they
-    still may; both are empty where nothing is to be said. `news`: what is to be announced."""
+    """What one step finds, remembered until the next. `waits`: the job waits only for containers that continue after
+    success, those of the workers in `sentence`. `failed`: the containers that have failed after it, and how often they
+    still may. `sentence` and `failed` are empty if there is nothing to report. `news`: the events to announce."""
 
     waits: bool = False
     sentence: str = ""
@@ -41,7 +41,8 @@ class Finishing(NamedTuple):
 def finishing_of(
     spec: ElasticJobSpec, before: ElasticJobStatus, state: State, workers: tuple[Worker, ...], known: Crashes, now: str
 ) -> Finishing:
-    """`state`: what was decided; `known`: what this operator found in the last step; `now`: wall-clock time."""
+    """What is to be reported. `state`: the decided state. `known`: the crashes that the last step found. `now`:
+    wall-clock time."""
     clocks = {} if state.ended else state.clocks.finishing
     if not clocks:
         return Finishing()
@@ -61,12 +62,12 @@ def finishing_of(
 
 
 def is_waiting(status: ElasticJobStatus) -> bool:
-    """Whether the job waited for nothing but containers that go on, when `status` was written."""
+    """Whether `status` says that the job waits only for containers that continue after success."""
     return _condition(status) is not None
 
 
 def succeeded(record: RoundRecord, now: str) -> RoundRecord:
-    """The record of the round that stands, whose workers have all ended in success."""
+    """The record of the standing round, all of whose workers have ended in success."""
     if record.succeeded is not None:
         return record
     passed = (datetime.fromisoformat(now) - datetime.fromisoformat(record.time)).total_seconds()
@@ -79,7 +80,7 @@ def _condition(status: ElasticJobStatus) -> Condition | None:
 
 
 def _sentence(spec: ElasticJobSpec, before: ElasticJobStatus, state: State, waited: list[int], now: str) -> str:
-    """The end is told as a time of day, since a status is not written again for each second that passes."""
+    """The sentence with the limit as a time of day: a status is not rewritten for each second that passes."""
     known = _condition(before)
     since = datetime.fromisoformat(known.last_transition_time if known else now)
     ends = since + timedelta(seconds=spec.finish_seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one job stands, in numbers, for the metrics that are kept for each. Pure."""
+"""The state of one job in numbers, for the metrics of each job. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from elasticjob_operator.job.stalls import PROGRESSING
 
 
 class JobGauges(NamedTuple):
-    """Of one job, as its newest known object says."""
+    """The numbers of one job, read from its newest known object."""
 
     namespace: str
     name: str
@@ -36,7 +36,7 @@ class JobGauges(NamedTuple):
 
 
 def gauges_of(job: Object) -> JobGauges:
-    """The API server has filled in the spec's defaults; a job without a status is a new one."""
+    """The API server has filled in the spec's defaults. A job without a status is new."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     agreed, progress = status.get("rendezvous") or {}, status.get("progress") or {}
     done = {member.index for field in ("finished", "finishing") for member in _members(agreed.get(field))}
@@ -74,7 +74,7 @@ def _avoided(status: Object) -> tuple[str, ...]:
 
 
 def _members(text: Any) -> Members:
-    """None where somebody has written what is not readable: the other jobs' metrics do not go with it."""
+    """The members in `text`, none if it is unreadable: a bad status must not hide the metrics of other jobs."""
     try:
         return Members.read(text)
     except ValueError:

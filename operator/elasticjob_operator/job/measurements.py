@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of a job adds to the operator's metrics, from the status before it and the one that was agreed. Pure.
+"""What one step of a job adds to the operator's metrics, from the status before it and the agreed one. Pure.
 
-A new leader begins with the status that it finds: what that says already is not counted again. What happened while
-nobody led, or was written by a leader that did not see the answer, is not counted at all.
+A new leader starts with the status that it finds, and counts nothing of it again. What happened without a leader, or
+was written by a leader that did not see the answer, is not counted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ FORMING, _, CLOSED = RendezvousPhase
 
 
 class Metric(StrEnum):
-    """What is observed; `metrics` has the name that Prometheus knows it by."""
+    """What is observed. `metrics` has the Prometheus names."""
 
     EVENTS = "events"
     ROUNDS_FORMED = "rounds formed"
@@ -44,7 +44,7 @@ class Metric(StrEnum):
 
 
 class Measurement(NamedTuple):
-    """`label`: the one label's value, empty for a metric without."""
+    """One observation. `label`: the value of the metric's one label, empty if it has none."""
 
     metric: Metric
     value: float = 1.0
@@ -53,8 +53,9 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of one job, in seconds of the leader's clock: up to when its seconds are counted, and when the cause of the last
-    round's end was seen, of the first round the job itself; None where this leader has not seen it."""
+    """The times of one job, in seconds of the leader's clock. `counted`: up to when its seconds are counted. `caused`:
+    when the cause of the last round's end was seen, or the job itself if no round has formed; None if this leader has
+    not seen it."""
 
     counted: float
     caused: float | None = None
@@ -63,10 +64,10 @@ class Times:
 def measure(
     report: Report, clocks: Clocks, times: Times, now: float, heard: float | None, announced: Iterable[str] = ()
 ) -> tuple[list[Measurement], Times]:
-    """What the step that made `report` adds, and the times for the next one.
+    """What the step that made `report` adds, and the times for the next step.
 
-    `clocks` are those before the step; `heard`: when the news that it was made for came in, None where only time has
-    passed; `announced`: the reasons of its events.
+    `clocks`: the clocks before the step. `heard`: when the event that caused the step came in, None if only time has
+    passed. `announced`: the reasons of the step's events.
     """
     found = [Measurement(Metric.EVENTS, label=reason) for reason in announced]
     found += _seconds(report, now - times.counted)
@@ -87,7 +88,7 @@ def measure(
 
 
 def _lasted(report: Report) -> Iterator[Measurement]:
-    """By the two clocks that its status is written by; nothing of a job that was never active."""
+    """The job's duration by the two times in its status. Nothing for a job that was never active."""
     began = report.before.start_time or (report.active.since if report.active else None)
     if began:
         seconds = (datetime.fromisoformat(report.now) - datetime.fromisoformat(began)).total_seconds()
@@ -114,7 +115,7 @@ def _happened(
 
 
 def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float | None) -> float | None:
-    """When that happened by which the round ended: of an unacked ping, when it was sent."""
+    """When the cause of the round's end occurred; for an unacked ping, when it was sent."""
     if cause != Loss.UNRESPONSIVE:
         return heard
     known = clocks.pings or {}
@@ -123,8 +124,8 @@ def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float |
 
 
 def _seconds(report: Report, elapsed: float) -> Iterator[Measurement]:
-    """Where the time since the last step went; a job that is suspended or has ended wants none, and nor
-    does one that waits for containers that go on after success."""
+    """How the time since the last step was spent. Workers are not wanted by a job that is suspended, has ended, or
+    waits for containers that continue after success."""
     before, spec = report.before.rendezvous, report.spec
     closed = before.phase is CLOSED
     if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (report.suspended and not closed):
@@ -133,7 +134,7 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Measurement]:
         yield Measurement(Metric.FINISHING, elapsed)
         return
     if before.phase is FORMING:
-        unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
+        unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or written by an older operator
         yield Measurement(Metric.LOST, elapsed, before.cause or unknown)
     elif says_so(report.before):
         yield Measurement(Metric.LOST, elapsed, FAULT)

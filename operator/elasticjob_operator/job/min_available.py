@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of how many pods a job's PodDisruptionBudget says that they have to stay. Pure.
+"""`minAvailable` of a job's PodDisruptionBudget. Pure.
 
-The cluster lets as many pods be evicted as are ready beyond `minAvailable`. So it is never less than the pods that can
-be ready: it grows before a pod is made, and falls only when fewer have been there for so long that the disruption
-controller has seen the others go. A number far above all pods would do as well, and is what monitoring calls a budget
-without enough healthy pods.
+The cluster allows the eviction of as many pods as are ready beyond `minAvailable`. So the number is never less than the
+pods that can be ready. It grows before a pod is made. It falls only after fewer pods have existed for long enough that
+the disruption controller has seen the others go. A number far above all pods would protect them too, but monitoring
+would report a budget without enough healthy pods.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,23 @@ SETTLE_SECONDS = 60.0
 
 
 class MinAvailable(NamedTuple):
-    """`pods`: the number. `since`: up to when so many were there or about to be made, in the caller's seconds."""
+    """`pods`: the number. `since`: when that many pods last existed or were about to be made, in the caller's
+    seconds."""
 
     pods: int = 0
     since: float = 0.0
 
     def following(self, there: int, now: float) -> "MinAvailable":
-        """What it is to be with so many pods `there`, those among them that are about to be made."""
+        """The next value. `there`: how many pods exist or are about to be made."""
         if there >= self.pods or now - self.since >= SETTLE_SECONDS:
             return MinAvailable(there, now)
         return self
 
     def settles_in(self, there: int, now: float) -> float | None:
-        """In how many seconds it is to fall; None where it is not."""
+        """Seconds until the number falls; None if it is not going to."""
         return self.since + SETTLE_SECONDS - now if there < self.pods else None
 
 
 def that_may_be_ready(pods: Iterable[Pod], uid: str) -> int:
-    """How many of `pods` the budget of the job with that uid counts once they are ready, whoever owns them."""
+    """How many of `pods` the budget of the job with that uid counts once they are ready, whoever their owner is."""
     return sum(pod.job_uid == uid and not (pod.is_over or pod.deleting) for pod in pods)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which members of a round do not reach rank 0, though both live. Pure: the time is an argument.
+"""Which members of a round do not reach rank 0 although both live. Pure: the time is an argument.
 
-The link between the two is silent, so one suspects the other. But the suspected one acks, so nobody is lost: the
-network, a NetworkPolicy or a firewall stands between them. A link may be late, and each round makes its links anew, so
-a suspicion has to stand for a while, and outlives the round that it began in.
+The link between the two is silent, so one suspects the other. But the suspected one acks, so neither is lost: the
+network, a NetworkPolicy or a firewall stands between them. A link may only be late, and each round makes new links. So
+a suspicion has to last for a while, and it outlives the round in which it began.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,18 +20,16 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 
 CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
-STANDS_SECONDS = 30.0  # until a suspicion is told: a sidecar may be slow for a while
-SETTLE_SECONDS, SETTLE_SECONDS_EACH = (
-    15.0,
-    0.02,
-)  # after a round has formed, until its links can be trusted: those that come late have made suspicions
-FORGET_SECONDS = 60.0  # where no round stands for so long as to tell
+STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow for a while
+# from the forming of a round until its links can be trusted, and more for each member: late links cause suspicions
+SETTLE_SECONDS, SETTLE_SECONDS_EACH = 15.0, 0.02
+FORGET_SECONDS = 60.0  # if no round stands long enough to tell
 NAMED = 3
 
 
 class Suspicion(NamedTuple):
-    """That a member and `rank0` do not hear each other: since when, and when that was seen last. `acked`: the
-    suspected one has shown that it lives."""
+    """A member and `rank0` do not hear each other. `since`: when that began. `seen`: when it was last seen. `acked`:
+    the suspected one has shown that it lives."""
 
     rank0: Member
     since: float
@@ -46,9 +44,9 @@ Suspicions = Mapping[Member, Suspicion]  # by the member that is not rank 0
 
 
 class Network(NamedTuple):
-    """What one step finds, to be remembered until the next. `sentence`: who does not reach whom, and where; empty
-    while nobody is cut off. `cut_off`: the pods that do not reach rank 0. `again`: in how many seconds to look again.
-    `news`: what is to be announced."""
+    """What one step finds, remembered until the next. `sentence`: which pods do not reach which address; empty while
+    nobody is cut off. `cut_off`: the pods that do not reach rank 0. `again`: seconds until the next look. `news`: the
+    events to announce."""
 
     suspicions: Suspicions = MappingProxyType({})
     sentence: str = ""
@@ -66,9 +64,9 @@ def network_of(
     now: float,
     troubled: Collection[PodKey] = (),
 ) -> Network:
-    """`state`: that of the status `before`; `last`: what this operator found in the last step, None where it has just
-    begun. Then what the status says of the network goes on to hold. `troubled`: whose sidecars are known to be in
-    trouble, which is why others do not hear them."""
+    """The network faults of a step. `state`: the state in the status `before`. `last`: what this operator found in the
+    last step; None in its first step, when a fault in the status is assumed to persist. `troubled`: the pods whose
+    sidecars are known to be in trouble, which explains their silence."""
     known = {} if last is None else last.suspicions
     if state.ended or not state.participants or not (known or any(worker.suspects for worker in workers)):
         return Network()
@@ -90,7 +88,7 @@ def network_of(
 
 
 def says_so(status: ElasticJobStatus) -> bool:
-    """Whether pods do not reach each other, by that status."""
+    """Whether `status` says that pods do not reach each other."""
     return any(one.type == CONNECTED and one.status == "False" for one in status.conditions)
 
 
@@ -102,7 +100,7 @@ def marked(network: Network, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def _suspected(state: State, present: Mapping[Member, Worker]) -> dict[Member, set[Member]]:
-    """By the member that is not rank 0: which of the two the other suspects. Empty while a round forms."""
+    """Which of the two ends is suspected by the other, by the member that is not rank 0. Empty while a round forms."""
     found: dict[Member, set[Member]] = {}
     if state.phase is RendezvousPhase.FORMING:
         return found
@@ -117,7 +115,7 @@ def _suspected(state: State, present: Mapping[Member, Worker]) -> dict[Member, s
 def _seen(
     state: State, suspected: Mapping[Member, set[Member]], known: Suspicions, goes_on: bool, now: float
 ) -> dict[Member, Suspicion]:
-    """What is so now; where it `goes_on` it was told by an operator before this one."""
+    """The suspicions of this moment. `goes_on`: an operator before this one has reported the fault."""
     rank0, since, found = state.participants[0], now - STANDS_SECONDS if goes_on else now, {}
     for member, which in suspected.items():
         earlier = known.get(member)
@@ -129,7 +127,7 @@ def _seen(
 
 
 def _kept(state: State, present: Mapping[Member, Worker], known: Suspicions, now: float) -> dict[Member, Suspicion]:
-    """What was so, of two that are still there, and has not been shown to be otherwise."""
+    """Earlier suspicions between two members that are both present, until evidence or time ends them."""
     return {
         member: one
         for member, one in known.items()
@@ -139,7 +137,7 @@ def _kept(state: State, present: Mapping[Member, Worker], known: Suspicions, now
 
 
 def _moments(state: State, suspicion: Suspicion, suspected: bool) -> Iterator[float]:
-    """When it stands for long enough; or, where it is not seen now, when it is forgotten."""
+    """When a suspicion has lasted long enough or, if it is not seen now, when it is forgotten."""
     if suspected:
         yield suspicion.since + STANDS_SECONDS
         return
@@ -149,7 +147,7 @@ def _moments(state: State, suspicion: Suspicion, suspected: bool) -> Iterator[fl
 
 
 def _has_lived(state: State, member: Member) -> bool:
-    """Whether it has acked a ping while it has been suspected."""
+    """Whether the member has acked a ping since it became suspected."""
     pinged = (state.clocks.pings or {}).get(member)
     return pinged is not None and pinged.lived is not None
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of pods that are to be made: another where a pod that is none of the job's keeps the name. Pure.
+"""The replacement numbers of new pods, if a pod that is not the job's has the name. Pure.
 
-Such a pod is left behind by `kubectl delete --cascade=orphan`, or made by hand. It is not the operator's to delete, and
-cannot be adopted: its sidecar serves the job that it was made for.
+Such a pod is left behind by `kubectl delete --cascade=orphan`, or was made by hand. The operator may not delete it, and
+cannot adopt it: its sidecar serves the job that it was made for.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,8 @@ from elasticjob.rendezvous.model import PodKey
 def renumbered(
     bounds: Spec, decision: Decision, workers: Collection[Worker], taken: Collection[PodKey], now: float
 ) -> Decision:
-    """With the next free number for each pod that is to be made by `now` and whose own is among those `taken`."""
+    """The decision with the next free number for each pod that is due by `now` and whose name is among those
+    `taken`."""
     if not taken:
         return decision
     state, found = decision.state, dict[int, int]()

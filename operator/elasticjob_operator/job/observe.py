@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
+"""Reads pods and ElasticWorkers into the workers that the state machine is given. Pure. `records` decides which records
+are valid."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -23,13 +24,13 @@ from elasticjob_operator.job.view import JobView
 
 Nodes = defaultdict[str, set[str]]
 
-# whose conditions say why the worker was lost
+# pods whose conditions say why the worker was lost
 OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP})
 
 
 class ObservedPod(NamedTuple):
-    """A pod with its record, the taints of its `node` and where that is, and what was read of them; no worker where the
-    pod is none of the job's. `wait`: why it is not there yet, or is not to stay."""
+    """A pod and what was read of it. `node`: the taints and the topology of its node. `worker`: None if the pod is not
+    the job's. `wait`: why the worker is not there yet, or is not to stay."""
 
     pod: Pod
     record: Record | None
@@ -40,10 +41,12 @@ class ObservedPod(NamedTuple):
 
 
 class Observer:
-    """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
-    `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go,
-    `policy` says what failures mean, and ranks are laid out by the labels `topology_keys` of nodes. Reads again only
-    what has changed: what is in a view is replaced, never changed."""
+    """Observes one job, and reads again only what has changed: an object in a view is replaced, never modified.
+
+    `trainer`: the name of the trainer's container. `made_from`: the hash of what the job's pods are made from. `hint`:
+    what is unusual about the trainer's command. `drained`: the keys of the taints that mark a node as about to go.
+    `policy`: what failures mean. `topology_keys`: the node labels by which ranks are ordered.
+    """
 
     def __init__(
         self,
@@ -61,47 +64,48 @@ class Observer:
 
     @property
     def pods(self) -> Mapping[PodKey, Pod]:
-        """Those of the workers that were seen last."""
+        """The pods of the workers of the last view."""
         return {one.worker.pod_key: one.pod for one in self._seen.values() if one.worker}
 
     @property
     def waits(self) -> Mapping[PodKey, Wait]:
-        """Why those of the workers that were seen last are not there yet, or are not to stay."""
+        """Why workers of the last view are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
     @property
     def started(self) -> Mapping[PodKey, str]:
-        """Since when the trainers of the workers that were seen last run, as far as they do."""
+        """The start time of each running trainer of the last view."""
         found = {one.worker.pod_key: one.pod.container(self.trainer) for one in self._seen.values() if one.worker}
         return {key: container.since for key, container in found.items() if container.since}
 
     @property
     def going(self) -> frozenset[PodKey]:
-        """Those of the workers that were seen last that run where the node is about to go, whatever they tolerate."""
+        """The workers of the last view that run on a node that is about to go, even if their pods tolerate its
+        taint."""
         there = (one.worker for one in self._seen.values() if one.worker and is_going(one.node[0], self.drained))
         return frozenset(worker.pod_key for worker in there if not (worker.deleting or worker.pod in OUT))
 
     @property
     def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
-        """What the records of the workers that were seen last say of how they are."""
+        """The statuses in the records of the workers of the last view."""
         seen = ((one.worker, one.reading.said) for one in self._seen.values())
         return {worker.pod_key: said.status for worker, said in seen if worker and said}
 
     @property
     def imports(self) -> str:
-        """What the script imports, by the worker that has learned most of it, among those that were seen last; else
-        empty. One that has just started knows less than the others."""
+        """What the script imports, as reported by the worker of the last view that has learned most; empty if none has.
+        A worker that has just started knows less than the others."""
         learned = {
             one.worker.index: one.reading.said.status.imports or ""
             for one in self._seen.values()
             if one.worker and not one.worker.outdated and one.reading.said
         }
-        # the lowest of those that know as much, so that pods made one after the other are told the same
+        # the lowest index among equals, so that pods made one after the other are told the same
         known = (imports for _, imports in sorted(learned.items()) if imports)
         return max(known, key=lambda imports: imports.count(","), default="")
 
     def observe(self, view: JobView) -> tuple[tuple[Worker, ...], frozenset[PodKey]]:
-        """The workers of the job in `view`, and those whose pods are ready."""
+        """The workers of the job in `view`, and the keys of the pods that are ready."""
         if view.job is None:
             return (), frozenset()
         self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
@@ -138,7 +142,7 @@ class Observer:
         return ObservedPod(pod, record, node, reading, worker, wait)
 
     def _judged(self, worker: Worker, pod: Pod, reading: Reading) -> Worker:
-        """With where its store would be, and what the policy for failures says of it."""
+        """The worker with the address of its store, and with the rule of the failure policy that matches it."""
         if reading.said:
             worker = replace(worker, address=store_of(reading.said))
         if self.policy is None:
@@ -150,19 +154,19 @@ class Observer:
 
 
 def store_of(said: Said) -> str:
-    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    """The address of the round's store if this worker is rank 0, and the fingerprint of its certificate."""
     return f"{said.address}/{said.fingerprint}"
 
 
 def is_made_for(pod: Pod, job: Object) -> bool:
-    """Whether the pod is one of the job's, by all that the operator gives it: one alone can be claimed."""
+    """Whether the pod is the job's, by its label, owner and uid together: any single one can be claimed."""
     uid = job["metadata"]["uid"]
     return pod.job == job["metadata"]["name"] and uid in pod.owners and pod.job_uid == uid
 
 
 def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = MappingProxyType({})) -> Nodes:
-    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost. And which
-    nodes have rejected one."""
+    """The nodes that a new pod should avoid, by index: those of older pods, since a pod that cannot be deleted is on a
+    lost node, and those that have rejected its pods."""
     found: Nodes = defaultdict(set, {str(index): set(nodes) for index, nodes in rejecting.items()})
     for pod in view.pods.values():
         if pod.node:

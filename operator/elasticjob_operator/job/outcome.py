@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of a step of the work on a job, as values: what may follow depends on which it is. Pure.
+"""The outcome of one step of the work on a job, as values. What may follow depends on the outcome. Pure.
 
-Nothing that follows from a status may be done before it is written: what does that takes an `Agreed`.
+Nothing that follows from a status may be done before the status is written: functions that do it take an `Agreed`.
 """
 
 from collections.abc import Iterable
@@ -11,38 +11,38 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The API server has taken the new status."""
+    """The API server has accepted the new status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The status says it already."""
+    """The status already says it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The status differs in what nothing follows from; it is to be written in `seconds`."""
+    """The status differs only in fields from which nothing follows. It is to be written in `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It was not done, nor may be what follows from it; it is to be tried again in `seconds`."""
+    """It was not done, and what follows from it must not be done. It is to be retried in `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """It is done for now; there is more to do in `seconds`."""
+    """It is done for now. There is more to do in `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is done, and nothing is left."""
+    """It is done, and nothing is left to do."""
 
 
 Agreed: TypeAlias = Written | Unchanged | Deferred
@@ -50,5 +50,5 @@ Outcome: TypeAlias = Agreed | Retry | LookAgain | Done
 
 
 def look_again(outcomes: Iterable[Outcome]) -> float | None:
-    """In how many seconds; None for not by time alone."""
+    """Seconds until the next look; None if no time is set."""
     return min((one.seconds for one in outcomes if isinstance(one, Deferred | Retry | LookAgain)), default=None)

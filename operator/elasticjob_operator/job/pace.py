@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a new status is written: all sidecars read each, so only what they wait for is urgent. Pure."""
+"""When a new status is written. All sidecars read each status, so only what they wait for is urgent. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.outcome import Deferred, Retry
 
 AGREED_SECONDS, COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 1.0, 5.0
-# how many sidecars may read a status in a second: that a member has finished and the like; only counters; only progress
+# sidecars that may read a status in a second, if it changes what was agreed; only counters; only progress
 AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
-# what only says how far jobs are: so many statuses in a second are written of all jobs together
+# statuses in a second that only report progress, of all jobs together
 PROGRESS_WRITES_A_SECOND = 20
-SOON_SECONDS = 1.0  # what is no news waits so long for more
+SOON_SECONDS = 1.0  # a change without urgency waits so long for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,13 @@ class Due:
 
 
 def told_by(before: ElasticJobStatus, after: ElasticJobStatus) -> ElasticJobStatus:
-    """`after` as far as there is a reason to write it over `before`.
+    """`after`, without the changes for which `before` need not be overwritten.
 
-    A new leader's term goes with the next other change while a round stands and nobody is pinged: else each
-    take-over would write all statuses at once. Until then a write of the leader before may land, once, as any earlier
-    write of it: it was made from the same status. While a round forms, and while acks are awaited, the term keeps
-    it out at once; and so does that of another Lease, whose holder is to see it.
+    While a round stands and no ping is open, a new leader's term is written with the next other change: otherwise each
+    take-over would write all statuses at once. Until then one write of the previous leader may still land. That does no
+    harm, as with any earlier write of it: it was made from the same status. While a round forms, or while acks are
+    awaited, the new term is written at once and keeps the previous leader out. So is the term of another Lease, whose
+    holder has to see it.
     """
     stands = before.rendezvous.phase is not RendezvousPhase.FORMING and before.lease == after.lease
     if stands and not before.rendezvous.ping.members:
@@ -36,14 +37,14 @@ def told_by(before: ElasticJobStatus, after: ElasticJobStatus) -> ElasticJobStat
 
 
 def progress_seconds(jobs: int) -> float:
-    """Between two statuses of a job that only say how far it is; `jobs`: how many the operator has."""
+    """Seconds between two statuses of a job that only report progress. `jobs`: the number of the operator's jobs."""
     return max(PROGRESS_SECONDS, jobs / PROGRESS_WRITES_A_SECOND)
 
 
 def report_seconds(job: Object | None, jobs: int) -> float:
-    """Within how many seconds a step looks at a record of which only heartbeat and report are new; `job`: as the API
-    server shows it. While a round stands nothing but the progress follows from them: a suspicion
-    by heartbeats takes minutes."""
+    """Seconds within which a step has to read a record in which only heartbeat and report are new. `job`: as the API
+    server shows it. `jobs`: the number of the operator's jobs. While a round stands, only the progress follows from
+    them: a suspicion by heartbeats takes minutes."""
     status = (job or {}).get("status") or {}
     agreed = status.get("rendezvous") or {}
     stands = agreed.get("phase") == RendezvousPhase.FORMED and not status.get("starting")
@@ -55,9 +56,11 @@ def report_seconds(job: Object | None, jobs: int) -> float:
 def pace_of(
     before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float, jobs: int = 1
 ) -> Due | Deferred | Retry:
-    """When `after`, which is not `before`, is written. `written` and `differs`: seconds since the last write, and since
-    the first difference to it; `jobs`: how many the operator has. Counters gather for a while, as they come in showers:
-    pods start, workers join."""
+    """When to write `after`, which differs from `before`. `written`: seconds since the last write. `differs`: seconds
+    since the first difference to it. `jobs`: the number of the operator's jobs.
+
+    Changes of counters are collected for a while, because they come in bursts: pods start, workers join.
+    """
     if _essence(before) != _essence(after):
         return Due()
     watchers = max(len(after.rendezvous.participants), after.replicas)
@@ -72,13 +75,14 @@ def pace_of(
 
 
 def is_due(before: ElasticJobStatus, after: ElasticJobStatus) -> bool:
-    """Whether `after` has what somebody waits for, or answers to a spec that `before` does not, whoever writes it."""
+    """Whether somebody waits for a change in `after`, or it answers a newer spec than `before`. The term does not
+    matter."""
     same_term = after.model_copy(update={"term": before.term})
     return _essence(before) != _essence(same_term) or before.observed_generation != after.observed_generation
 
 
 def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
-    """What a trainer, the making of pods, or an ack waits for."""
+    """The fields that trainers, the creation of pods, or acks wait for."""
     agreed = status.rendezvous
     members = (agreed.participants, agreed.leaving, agreed.store)
     return (
@@ -97,5 +101,5 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
 
 
 def _agreed(status: ElasticJobStatus) -> object:
-    """What the rendezvous goes on from."""
+    """The fields that the rendezvous continues from."""
     return status.rendezvous.model_copy(update={"waiting": 0})

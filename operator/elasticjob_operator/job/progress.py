@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the training is, as rank 0's worker reports it. Pure."""
+"""The progress of the training, as rank 0's worker reports it. Pure."""
 
 from elasticjob.api import ElasticWorkerStatus, Progress
 from elasticjob.pods import pod_name
@@ -8,7 +8,7 @@ from elasticjob_operator.job.view import JobView
 
 
 def said_by_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
-    """What the newest record of rank 0's worker says; None without one."""
+    """The status in the newest record of rank 0's worker; None without one."""
     if view.job is None or not state.participants:
         return None
     first = state.participants[0]
@@ -19,7 +19,7 @@ def said_by_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
 
 
 def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
-    """What rank 0's worker has said of it; `before` while that is nothing."""
+    """The progress that rank 0's worker reports; `before` while it reports none."""
     said = said_by_first(view, state)
     if said is None or (said.step, said.total, said.metrics) == (None, None, None):
         return before

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gang admission: which of Kueue's Workloads a job should have, and how many workers they allow. Pure.
 
-A job has one Workload for as many workers as it wants, which Kueue admits with no fewer than the group needs; what is
-admitted does not grow, so one more asks for the rest. All that they allow together trains, as if the job asked for no
-more; with fewer than the group needs it is as if it was suspended. A round that stands needs quota for its members, and
-no more if the minimum is raised. Quota is given back as the pods go, never before.
+A job has one Workload for all workers that it wants. Kueue admits it with no fewer workers than the group needs. An
+admitted Workload cannot grow, so another one requests the remainder. All workers that the Workloads allow together
+train, as if the job wanted no more. With fewer than the group needs, the job behaves as if it were suspended. A
+standing round needs quota for its members, and no more if the minimum is raised. Quota is given back as the pods go,
+never before.
 
-While the Workloads are not known no number follows from them: no pod is made, no round grows, and who is there stays.
+While the Workloads are unknown, no number follows from them: no pod is made, no round grows, and present workers stay.
 """
 
 import re
@@ -28,18 +29,21 @@ from elasticjob_operator.objects.admitted import Update, of_check
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
-PREEMPTED = "Preempted"  # Kueue's word for what gives way to others
+PREEMPTED = "Preempted"  # Kueue's word for a Workload that gives way to others
 TWICE = "Kueue wants quota for the pod of a gang too"
-# what Kueue says of a queue that admits nothing before somebody mends it
+# what Kueue says of a queue that admits nothing until somebody repairs it
 QUEUE_FAULT = re.compile(r"Queue \S+ (doesn't exist|is inactive)")
 NO_DEFAULT = "name the LocalQueue otherwise if it is default, as that takes all pods of its namespace"
 
 
 class Share(NamedTuple):
-    """One of the job's Workloads: it asks for `ask` and holds the quota of `held` workers. `reserved`: quota is set
-    aside for what it asks, which cannot be changed any more. `ended`: Kueue has evicted or finished it, and not for
-    others; `lost`: as it has, or as it is made of another template, its workers have to go. `said`: what Kueue says of
-    it. `flavors`: the names of those that were assigned, `checks`: what admission checks add to its pods."""
+    """One of the job's Workloads. It asks for `ask` and holds the quota of `held` workers.
+
+    `reserved`: quota is set aside, so the request cannot be changed any more. `ended`: Kueue has evicted or finished
+    it, and not by preemption. `lost`: its workers have to go, because it was evicted or is made of another template.
+    `going`: it is being deleted. `said`: Kueue's message. `flavors`: the names of the assigned flavors. `checks`: what
+    admission checks add to its pods.
+    """
 
     number: int
     uid: str
@@ -63,14 +67,14 @@ class Share(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Before any of its workers ran, as by an admission check."""
+        """Whether it ended before any of its workers ran, for example by an admission check."""
         return self.held == 0 and self.ended
 
 
 class Need(NamedTuple):
-    """What a job wants quota for: so many `workers`, with its spares, and no round is formed of fewer than `least`;
-    with 0 no more are asked for than it holds. `sizes`: those that a round may have, where not any. `members`: how many
-    the round that stands has, which may be fewer than `least` by now; 0 without one."""
+    """The quota that a job wants. `workers`: the number of workers, spares included. `least`: the smallest round; with
+    0 the job asks for no more than it holds. `sizes`: the allowed sizes of a round, empty for any. `members`: the size
+    of the standing round, which may be below `least` by now; 0 without a round."""
 
     workers: int = 0
     least: int = 0
@@ -79,8 +83,8 @@ class Need(NamedTuple):
 
 
 class There(NamedTuple):
-    """Pods that may run: those that are to stay as far as is known, which are of these `workers`, and those that are
-    being deleted."""
+    """Pods that may run. `alive`: the number of pods that are to stay, as far as is known; `workers` are theirs.
+    `leaving`: the number of pods that are being deleted."""
 
     alive: int = 0
     leaving: int = 0
@@ -88,8 +92,9 @@ class There(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do to the Workloads: delete some, give back of some all but so many workers, make one with a number, or
-    let the one that waits ask for something else."""
+    """What to do with the Workloads. `delete`: Workloads to delete. `shrink`: Workloads that give back quota, with the
+    number of workers that each keeps. `create`: the number and the request of a new one. `change`: a waiting one with
+    its new request."""
 
     delete: tuple[Share, ...] = ()
     shrink: tuple[tuple[Share, int], ...] = ()
@@ -98,9 +103,9 @@ class Plan(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """What the quota makes of a job's spec: so many of its `replicas` and spares, None for all; or it `suspends` it.
-    `told`: why that is not all, in a sentence; `refused`: somebody has to mend that. `unknown`: these are the workers
-    that are there, and no pod may be made."""
+    """What the quota allows of a job's spec. `replicas` and `spares`: their numbers, None for all. `suspends`: the job
+    is suspended. `told`: why that is not all, in a sentence. `refused`: somebody has to repair that. `unknown`: the
+    numbers are those of the present workers, and no pod may be made."""
 
     replicas: int | None = None
     spares: int = 0
@@ -110,7 +115,7 @@ class Allowance(NamedTuple):
     refused: bool = False
 
     def admitted(self, spec: ElasticJobSpec) -> Admitted | None:
-        """As the status says it; None where all of `spec` may run."""
+        """The admitted part as the status says it; None if all of `spec` may run."""
         if self.suspends:
             return Admitted(replicas=0)
         if self.replicas is None or (self.replicas, self.spares) == (spec.replicas, spec.spare_replicas):
@@ -118,7 +123,7 @@ class Allowance(NamedTuple):
         return Admitted(replicas=self.replicas, spares=self.spares)
 
     def of(self, spec: ElasticJobSpec) -> ElasticJobSpec:
-        """The spec that the rendezvous is held to."""
+        """The spec that the rendezvous is given."""
         return limited(spec, self.admitted(spec))
 
 
@@ -126,7 +131,7 @@ UNLIMITED = Allowance()
 
 
 def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
-    """As Kueue has it; None for one that is not named as the job's are."""
+    """The Workload as a share; None if its name is not one of the job's."""
     meta, status = workload["metadata"], workload.get("status") or {}
     number = re.fullmatch(re.escape(job["metadata"]["name"]) + r"-([0-9]{1,9})", meta["name"])
     if number is None:
@@ -153,7 +158,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
 
 
 def _flavors(status: Object) -> tuple[str, ...]:
-    """By the names of the resources that are counted, each once."""
+    """The assigned flavors in the order of their resources' names, each once."""
     sets = (status.get("admission") or {}).get("podSetAssignments") or ()
     found = (one.get("flavors") or {} for one in sets if one["name"] == POD_SET)
     return tuple(dict.fromkeys(flavor for flavors in found for _, flavor in sorted(flavors.items())))
@@ -167,7 +172,7 @@ def _checks(status: Object) -> Iterator[Update]:
 
 
 def _held(status: Object, asked: int) -> int:
-    """What is admitted, but for what was given back: Kueue counts that from what was asked."""
+    """The number of admitted workers, less those given back. Kueue counts the latter from the number requested."""
     sets = (status.get("admission") or {}).get("podSetAssignments") or ()
     admitted: int = sum(one.get("count", asked) for one in sets if one["name"] == POD_SET)
     back: int = sum(one["count"] for one in status.get("reclaimablePods") or () if one["name"] == POD_SET)
@@ -181,8 +186,8 @@ def there_of(workers: Iterable[Worker]) -> There:
 
 
 def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
-    """Workers that have finished need none, and those that are finishing keep theirs; a closed rendezvous takes nobody
-    in."""
+    """The quota that the job needs. Finished workers need none, and finishing ones keep theirs. A closed rendezvous
+    accepts no more workers."""
     if state.ended:
         return Need()
     if state.phase is RendezvousPhase.CLOSED:
@@ -201,8 +206,9 @@ def allowed(shares: Iterable[Share]) -> int:
 
 
 def assigned(shares: Iterable[Share], used: Iterable[int], pods: int) -> list[int]:
-    """Of which Workloads, by their numbers, so many new `pods` take quota, beside those that are there and have `used`
-    some: where most is left. Beyond all quota, as beside a worker whose node is about to go, it is the first one's."""
+    """The numbers of the Workloads whose quota new `pods` take, one for each pod. `used`: the Workloads of the present
+    pods. Each pod takes quota where most is left. A pod beyond all quota, as beside a draining worker, counts against
+    the first Workload."""
     left = Counter({share.number: share.held for share in shares if share.counts})
     left.subtract(number for number in used if number in left)
     found: list[int] = []
@@ -214,13 +220,13 @@ def assigned(shares: Iterable[Share], used: Iterable[int], pods: int) -> list[in
 
 
 def trains(shares: Iterable[Share], need: Need) -> bool:
-    """Whether there is quota for a round, or for all members of the one that stands."""
+    """Whether there is quota for a round, or for all members of the standing one."""
     total = allowed(shares)
     return total >= need.least or 0 < need.members <= total
 
 
 def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence[Share] | None) -> Allowance:
-    """What `shares` let the job do; None: they are not known."""
+    """What `shares` allow the job; None: the shares are unknown."""
     need = need_of(spec, state, there)
     if not need.workers:
         return UNLIMITED
@@ -236,8 +242,8 @@ def _told(allowance: Allowance, why: str) -> Allowance:
 
 
 def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
-    """Who has finished has a place still, and needs no quota."""
-    if not workers:  # of a closed rendezvous, which takes nobody in
+    """The allowance for so many workers. A finished worker keeps its place and needs no quota."""
+    if not workers:  # the rendezvous is closed and accepts no more workers
         return UNLIMITED
     places = workers + len(state.finished)
     replicas = min(spec.replicas, places)
@@ -245,8 +251,8 @@ def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
 
 
 def _of_those_there(spec: ElasticJobSpec, state: State, need: Need, there: There) -> Allowance:
-    """The job's workers that are there and need not go; beside a round that stands the others are spares, as it may not
-    grow."""
+    """The allowance of the job's present workers that need not go. Beside a standing round the others are spares,
+    because the round may not grow."""
     leaving, finished = frozenset(state.leaving), state.finished_indices
     stay = [
         worker.member
@@ -283,7 +289,7 @@ def _waiting(shares: Iterable[Share], told: str) -> str:
 
 
 def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait]:
-    """What keeps workers away, by index. The pods of a gang have quota, and Kueue should let them be."""
+    """What keeps workers away, by index. The pods of a gang have quota already, and Kueue should ignore them."""
     if not spec.admitted_as_gang:
         return dict(waits)
     return {
@@ -295,8 +301,8 @@ def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait
 
 
 def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) -> Plan:
-    """What to do now; the rest comes with the next look. `wanted` names queue, priority and template of new Workloads;
-    None: none can be made."""
+    """What to do now; the rest follows with the next look. `wanted`: queue, priority and template of new Workloads;
+    None if none can be made."""
     gone, shrunk = _given_back(shares, need, there)
     ask = wanted and _asked(shares, need, wanted)
     waiting = [share for share in shares if share.waits]
@@ -309,13 +315,14 @@ def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) 
 
 
 def _may_ask(share: Share, ask: Ask) -> bool:
-    """Whether one that waits can be made to ask for that. It keeps its place in the queue then."""
+    """Whether a waiting share can be changed to request `ask`. It keeps its place in the queue then."""
     in_its_queue = share.ask._replace(workers=ask.workers, least=ask.least) == ask
     return share.ask == ask or (in_its_queue and not share.reserved)
 
 
 def _given_back(shares: Sequence[Share], need: Need, there: There) -> tuple[list[Share], list[tuple[Share, int]]]:
-    """What is lost or more than is wanted, the newest first, as far as no pod may run in its place any more."""
+    """The shares to delete and those to shrink: quota that is lost or no longer wanted, the newest first, as far as no
+    pod may still run on it."""
     total = allowed(shares)
     kept = min(total, need.workers) if trains(shares, need) else 0
     held = [one for one in shares if not one.going and not one.waits]
@@ -333,7 +340,7 @@ def _given_back(shares: Sequence[Share], need: Need, there: There) -> tuple[list
 
 
 def _asked(shares: Sequence[Share], need: Need, wanted: Ask) -> Ask | None:
-    """What the Workload that waits should ask for; nothing before what was lost is given back."""
+    """What the waiting Workload should request. Nothing is requested until lost shares are given back."""
     total = allowed(shares)
     if not need.least or need.workers <= total or any(share.lost and not share.going for share in shares):
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was refused of a job's pods, and when to ask again. Pure; times are seconds of the caller's clock.
+"""Which of a job's pods were refused, and when to try again. Pure; times are seconds of the caller's clock.
 
-The cluster may allow later what it refuses now: quotas, limits, policies, webhooks change. It is asked again in growing
-intervals, and for one of many pods only: the others are tried when that one was made. A pod takes its part of a
-ResourceQuota until it has ended or is gone, so once one has, it is asked again at once.
+The cluster may allow later what it refuses now, because quotas, limits, policies and webhooks change. Refused pods are
+retried in growing intervals, one pod at a time: the others are tried once that one was made. A pod takes its part of a
+ResourceQuota until it has ended or is gone, so the end of a pod causes a retry at once.
 """
 
 import re
@@ -16,15 +16,15 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, Retry
 
 RETRY = RetryPolicy(10.0, 160.0)
-# by so many doublings sooner than the first time, as what has become free is counted a moment after a pod is gone
+# doublings below the first pause: a quota is recounted a moment after a pod has gone
 FREED_TRIES = -3
-# how the API server's authorization refuses, and its quotas; it has no other word for the two than 403
+# refusals by the API server's authorization and by its quotas, which share the status 403
 NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
 QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
 
 
 class Refusal(NamedTuple):
-    """Why no pod is made: in a sentence, in a word, and the object at fault as Kind/name, where that is known."""
+    """Why no pod is made: a sentence, a reason in one word, and the object at fault as Kind/name if it is known."""
 
     why: str
     reason: Reason = Reason.ADMISSION_REFUSED
@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
 
 
 def refused(why: str) -> Refusal:
-    """What the API server has refused, by what it says."""
+    """The refusal that the API server's message describes."""
     if NO_RIGHT.search(why):
         return Refusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
     if found := QUOTA.search(why):
@@ -41,14 +41,14 @@ def refused(why: str) -> Refusal:
 
 
 def without_access(why: str, object: str) -> Refusal:
-    """That the workers cannot be given their access, of which `object` is a part."""
+    """The refusal for workers that cannot be given their access. `object`: the part of it that failed."""
     by = refused(why)
     return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else Refusal(why, Reason.ACCESS_REFUSED, object)
 
 
 class Answer(NamedTuple):
-    """What came of a try to make a pod. `refusal`: why it was not made; None where that need not be said. `taken`:
-    another pod has its name."""
+    """The result of an attempt to make a pod. `refusal`: why it was not made; None if that need not be reported.
+    `taken`: another pod has its name."""
 
     made: bool = False
     refusal: Refusal | None = None
@@ -56,7 +56,8 @@ class Answer(NamedTuple):
 
 
 class Refusals:
-    """Those of one job's pods. A name that is taken is no refusal: it is tried at each call, but announced like one."""
+    """The refusals of one job's pods. A taken name is not a refusal: it is tried at each call, but announced like
+    one."""
 
     def __init__(self) -> None:
         self._refused: dict[PodKey, Refusal | None] = {}
@@ -66,12 +67,13 @@ class Refusals:
 
     @property
     def first(self) -> tuple[int, Refusal] | None:
-        """The first worker to be announced, and why there is no pod for it."""
+        """The lowest index of a worker without a pod to announce, and the reason."""
         known = self._taken | self._refused
         return min(((pod_key[0], why) for pod_key, why in known.items() if why), default=None)
 
     def due(self, wanted: Iterable[PodKey], now: float, there: frozenset[str] = frozenset()) -> list[PodKey]:
-        """Those of `wanted` to try now; what is not wanted is forgotten. `there`: the pods that take room."""
+        """The pods among `wanted` to try now. The others are forgotten. `there`: the names of the pods that take
+        room."""
         if self._there - there and self._refused:
             self._tries, self._again_at = FREED_TRIES, now
         self._there = there
@@ -83,7 +85,7 @@ class Refusals:
         return [pod_key for pod_key in pod_keys if pod_key == again or pod_key not in self._refused]
 
     def note(self, answers: Mapping[PodKey, Answer], now: float) -> Done | Retry:
-        """What came of those that were due; returns when others are."""
+        """Records the results of the pods that were due. Returns when others are due."""
         freed = False
         for pod_key in answers:
             self._refused.pop(pod_key, None)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to change where the cluster refuses a pod for what the operator has put into it, or for what is not there. Pure.
+"""What to change if the cluster refuses a pod because of what the operator has added to it, or of a missing object.
+Pure.
 
-The API server names a container by its place or not at all, and who reads that has not written the sidecar.
+The API server names a container by its position or not at all, and the reader has not written the sidecar.
 """
 
 import re
@@ -13,7 +14,7 @@ from elasticjob.pods import SIDECAR
 RESOURCES = "the chart's value sidecar.resources"
 SECURITY = "spec.sidecar.securityContext, or for all jobs the chart's value sidecar.securityContext"
 MISSING = re.compile(r"must specify (.*)")
-# of a LimitRange; of the amount nothing is said where the container has none
+# by a LimitRange, which names no amount if the container has none
 LIMIT = re.compile(
     r"(?:minimum|maximum) (?P<resource>\S+) usage per (?P<kind>Container|Pod) is [^,\s]+"
     r"(?:, but (?P<amount>limit|request) is (?P<given>[^\s,;\]]+)|\. +No (?P<absent>limit|request) is specified)"
@@ -21,11 +22,11 @@ LIMIT = re.compile(
 CONTAINER = re.compile(r"spec\.(?:initC|c)ontainers\[")
 RATIO = re.compile(r"\S+ max limit to request ratio per (?:Container|Pod)")
 EXCEEDED = re.compile(r"exceeded quota: .*?requested: \S*(?:cpu|memory)")
-# the words of security context constraints, of the policies that stand in for them, and of the API server's own check
+# the words of security context constraints, of policies with the same purpose, and of the API server's own check
 USERS = re.compile(
     r"runAsUser|runAsGroup|runAsNonRoot|security context constraint|must be in the ranges", re.IGNORECASE
 )
-# what a template names and the cluster lacks, in the API server's words, by the field that names it
+# objects that the template names and the cluster lacks, in the API server's words, by field
 ABSENT = {
     "priorityClassName": re.compile(r"no (PriorityClass) with name (\S+) was found"),
     "runtimeClassName": re.compile(r'(RuntimeClass) "([^"]+)" not found'),
@@ -34,13 +35,13 @@ ABSENT = {
 
 
 def explained(refusal: str, pod: Object) -> str:
-    """`refusal`, of the API server for `pod`, and what to change: what it names is not there, or it may be the sidecar
-    that is at fault."""
+    """`refusal`, with what to change. `refusal`: the API server's message for `pod`. Either an object that the pod
+    names is missing, or the sidecar may be at fault."""
     for field, words in ABSENT.items():
         if found := words.search(refusal):
             return f"{refusal}; make the {found[1]} {found[2]}, or name another in spec.template.spec.{field}"
     sidecar, place = _sidecar_of(pod)
-    if place not in refusal and CONTAINER.search(refusal):  # it names others
+    if place not in refusal and CONTAINER.search(refusal):  # it names only other containers
         return refusal
     told = list(_remedies(refusal, sidecar))
     if place in refusal:
@@ -49,7 +50,7 @@ def explained(refusal: str, pod: Object) -> str:
 
 
 def _sidecar_of(pod: Object) -> tuple[Object, str]:
-    """The container, and what the API server calls it."""
+    """The sidecar's container, and its position as the API server names it."""
     containers = pod["spec"]["initContainers"]
     place = next(place for place, one in enumerate(containers) if one["name"] == SIDECAR)
     return containers[place], f"spec.initContainers[{place}]"
@@ -82,5 +83,5 @@ def _remedies(refusal: str, sidecar: Object) -> Iterator[str]:
 
 
 def _as_field(name: str) -> str:
-    """As a quota names a resource: of a request with or without the word."""
+    """The resource as a field. For a request, a quota may leave out the word."""
     return name if name.startswith(("limits.", "requests.")) else f"requests.{name}"

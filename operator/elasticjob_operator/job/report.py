@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator has found in one look at a job, of which its status is made."""
+"""What the operator has found in one look at a job. The status is made from it."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from elasticjob_operator.job.starts import Start
 
 
 class Report(NamedTuple):
-    """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
-    `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
-    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak;
-    `asked`: the sidecars that are to say what keeps them from joining. `lease`: the Lease that `term` is of."""
+    """All that a status is made of. `ready`: the workers whose pods are ready. `waits`: those of wanted workers, by
+    index. `budget_problem`: why the PodDisruptionBudget is not as it should be. `allowance`: what the quota allows of
+    the spec. `started`: when trainers started, while the time runs in which their torchruns have to speak. `asked`: the
+    sidecars to ask what keeps them from joining. `lease`: the Lease that `term` belongs to."""
 
     job: Object
     spec: ElasticJobSpec
@@ -54,12 +54,12 @@ class Report(NamedTuple):
 
     @property
     def limited(self) -> ElasticJobSpec:
-        """The spec that the rendezvous is held to."""
+        """The spec that the rendezvous is given."""
         return self.allowance.of(self.spec)
 
     @property
     def admitted(self) -> Admitted | None:
-        """The part of a gang that has quota; as the status said it before, while that cannot be seen."""
+        """The part of a gang that has quota; the previous status's value while that is unknown."""
         unseen = self.allowance.unknown and not self.allowance.suspends
         return self.before.admitted if unseen else self.allowance.admitted(self.spec)
 
@@ -69,5 +69,5 @@ class Report(NamedTuple):
 
     @property
     def suspended(self) -> bool:
-        """By the user, or as its quota is gone."""
+        """Whether the job is suspended, by the user or for lack of quota."""
         return self.spec.suspend or self.allowance.suspends

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that end formed rounds again and again by joining anew, without a failure that counts and without a step:
-each is replaced, as the group would never train. Pure.
+"""Members that repeatedly end formed rounds by joining again, without a counted failure and without a step. Each is
+replaced, because the group would never train. Pure.
 
-Such a trainer takes a round for over that stands. Nothing else would end that: its pod runs, its sidecar answers, and
-who comes back costs no restart.
+Such a trainer believes that a standing round is over. Nothing else would end that: its pod runs, its sidecar answers,
+and coming back costs no restart.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,8 @@ MOST_ROUNDS, WITHIN_SECONDS = 3, 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A round: when its end was seen, how far the member's script was, and how many failures had been counted."""
+    """The end of a round. `at`: when it was seen. `step`: the step of the member's script. `restarts`: the failures
+    counted."""
 
     at: float
     step: int | None
@@ -30,7 +31,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class Restless:
-    """Of one job, as far as this leader has seen."""
+    """The rounds that members of one job have ended, as far as this leader has seen."""
 
     _rounds: dict[Member, dict[int, _Ended]] = field(default_factory=dict)
 
@@ -41,8 +42,8 @@ class Restless:
         said: Callable[[], Mapping[PodKey, ElasticWorkerStatus]],
         now: float,
     ) -> tuple[Worker, ...]:
-        """The workers, those that are to be replaced as if the cluster had ended their pods. May be called again for
-        the same state, where that could not be written."""
+        """The workers. Those to be replaced look as if the cluster had ended their pods. If the status could not be
+        written, this may be called again for the same state."""
         if state.phase is not RendezvousPhase.FORMED:
             return workers
         came = [one.member for one in breaks(state, workers, {}) if one.cause == RoundCause.CAME_BACK]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which jobs an operator leaves to another installation that writes the same statuses. Pure.
 
-Two installations that look after one namespace have two Leases. Each finds the other's later term in a status, goes on
-to one beyond it, and writes: without an end. So the one whose Lease is younger leaves the namespace alone, and
-comes back once the other has done nothing for long although there was something to do.
+Two installations that watch one namespace have two Leases. Each finds the other's later term in a status, raises its
+own beyond it, and writes, without end. So the one with the younger Lease leaves the namespace alone. It comes back
+after the other has done nothing for a long time although work was due.
 """
 
 from collections import defaultdict
@@ -12,29 +12,32 @@ from elasticjob.api import ElasticJobStatus, LeaseIdentity
 from elasticjob_operator.job.pace import is_due
 
 OUTBID_TIMES, OUTBID_SECONDS = 2, 60.0
-GONE_SECONDS = 600.0  # for which the other has done nothing of what was due
+GONE_SECONDS = 600.0  # after which a rival that does no due work counts as gone
 
 
 def is_rival(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
-    """A Lease of the same name that was deleted is no rival's: who held it has lost it."""
+    """Whether `other` belongs to another installation. A deleted Lease of the same name does not: its holder has lost
+    it."""
     return lease.place != other.place
 
 
 def is_older(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
-    """The same answer for both: by the name where both were created in one second."""
+    """Whether `lease` is the older one. Both operators get the same answer: the name decides between Leases of one
+    second."""
     return (lease.created, lease.place) < (other.created, other.place)
 
 
 class Rivals:
-    """Of one operator. `left`: the namespaces that it leaves alone, and to which Lease's holder."""
+    """The rivals of one operator. `left`: the namespaces that it leaves alone, with the Lease of the operator in
+    charge."""
 
     def __init__(self) -> None:
         self.left: dict[str, LeaseIdentity] = {}
         self._outbid: defaultdict[str, dict[int, float]] = defaultdict(dict)
 
     def outbid(self, namespace: str, ours: LeaseIdentity, theirs: LeaseIdentity, term: int, now: float) -> None:
-        """The holder of `theirs` has written over a status of ours, in `term`. A term counts once, as it is written
-        into the statuses of many jobs."""
+        """Notes that the holder of `theirs` has overwritten a status of ours in `term`. A term counts once, because it
+        is written into the statuses of many jobs."""
         recent = {one: at for one, at in self._outbid[theirs.uid].items() if now - at < OUTBID_SECONDS}
         recent.setdefault(term, now)
         self._outbid[theirs.uid] = recent
@@ -44,23 +47,23 @@ class Rivals:
 
 
 class Rivalry:
-    """Of one job in `namespace`."""
+    """The rivalry about one job in `namespace`."""
 
     def __init__(self, rivals: Rivals, namespace: str) -> None:
         self._rivals, self._namespace = rivals, namespace
-        self._wrote = False  # a status that no rival has been seen to write over
+        self._wrote = False  # a status that no rival has overwritten, as far as is known
         self._seen: ElasticJobStatus | None = None
         self._waits_since = 0.0
 
     def wrote(self) -> None:
-        """This operator has written the job's status."""
+        """Notes that this operator has written the job's status."""
         self._wrote = True
 
     def left_to(
         self, ours: LeaseIdentity, before: ElasticJobStatus, after: ElasticJobStatus, now: float
     ) -> LeaseIdentity | None:
-        """The Lease to whose holder the job is left, None if `after` may be written over `before` as far as others are
-        concerned. Where the other has done nothing for long, the namespace is taken again."""
+        """The Lease whose holder is in charge of the job. None if no rival keeps this operator from writing `after`
+        over `before`. If the other has done nothing for a long time, the namespace is taken back."""
         theirs = before.lease
         if self._wrote and theirs is not None and is_rival(ours, theirs):
             self._wrote = False
@@ -72,7 +75,7 @@ class Rivalry:
         return left
 
     def _is_stuck(self, before: ElasticJobStatus, after: ElasticJobStatus, now: float) -> bool:
-        """Whether something has been due for long, and nothing of the status has changed."""
+        """Whether work has been due for a long time while the status has not changed."""
         if before != self._seen or not is_due(before, after):
             self._seen, self._waits_since = before, now
         return now - self._waits_since >= GONE_SECONDS

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sidecars are asked what keeps their workers from joining, and what is told of it. Pure.
+"""Which sidecars are asked what keeps their workers from joining, and what is reported of it. Pure.
 
-A sidecar that cannot write its ElasticWorker can tell nobody through the API server. It knows best why: so the operator
-asks it, at the port of its health, once it has had time to start.
+A sidecar that cannot write its ElasticWorker cannot report anything through the API server, but knows best why. So the
+operator asks it at its health port, once it has had time to start.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,9 +19,9 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
 
-START_SECONDS = 10.0  # a sidecar takes one, and the kubelet looks every five
-SILENT_SECONDS = 30.0  # a sidecar that is ready may have lost the API server since; torchrun takes some to start
-MOST = 8  # asked in one step: one cause keeps most of a job's sidecars, and the status names a few
+START_SECONDS = 10.0  # a sidecar starts in about one, and the kubelet reports it some seconds later
+SILENT_SECONDS = 30.0  # a ready sidecar may have lost the API server since; torchrun takes some seconds to start
+MOST = 8  # asked in one step: most of a job's sidecars share one cause, and the status names only a few
 READY, NOT_READY = "SidecarsReady", "SidecarNotReady"
 NO_ANSWER = (
     "its sidecar is not ready, and does not answer the operator at port {port} of its pod; its log says why "
@@ -30,8 +30,8 @@ NO_ANSWER = (
 
 
 class PageCall(NamedTuple):
-    """A sidecar to be asked, at the address of its pod and the port of its health, from the moment `at` on. `ready`:
-    nothing but its answer could tell that something is wrong with it."""
+    """A sidecar to ask: the address of its pod, its health port, and the time `at` from which it is due. `ready`: the
+    sidecar is ready, so only its answer can show that something is wrong."""
 
     pod_key: PodKey
     address: str
@@ -43,7 +43,8 @@ class PageCall(NamedTuple):
 def to_ask(
     spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]
 ) -> list[PageCall]:
-    """Those whose workers have asked for nothing yet or are not ready, the first that are due at the front."""
+    """The sidecars to ask: those that are not ready, or whose workers have made no request yet. The first due come
+    first."""
     if state.ended:
         return []
     port = spec.host_network.health_port if spec.host_network else HEALTH_PORT
@@ -67,7 +68,8 @@ def _after(since: str, seconds: float) -> datetime:
 
 
 def troubles(asked: Collection[PageCall], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
-    """What keeps workers from joining. `said`: what sidecars have answered last, None where they do not answer."""
+    """What keeps workers from joining. `said`: the last answers of sidecars, None for a sidecar that does not
+    answer."""
     found: dict[PodKey, Wait] = {}
     for one in asked:
         if one.pod_key not in said:
@@ -80,7 +82,8 @@ def troubles(asked: Collection[PageCall], said: Mapping[PodKey, str | None]) -> 
 
 
 def marked(workers: tuple[Worker, ...], troubles: Mapping[PodKey, Wait]) -> tuple[Worker, ...]:
-    """The workers as the rules are to see them: a job that ends since some have not joined says what kept them."""
+    """The workers as the rules are to see them. If a job ends because workers have not joined, its reason says what
+    kept them."""
     if not troubles:
         return workers
     return tuple(_with_fault(worker, troubles.get(worker.pod_key)) for worker in workers)

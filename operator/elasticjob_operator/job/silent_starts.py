@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of workers whose trainers run and whose torchruns have not spoken to their sidecars. Pure."""
+"""What is reported of workers whose trainers run while their torchruns have not spoken to their sidecars. Pure."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -10,10 +10,10 @@ from elasticjob.rendezvous.model import PodKey
 
 
 def silence(silent: Collection[Worker], started: Mapping[PodKey, str], seconds: int, *, enough: bool) -> str:
-    """Who they are and, unless `enough` have joined without them, when that ends the job: `seconds` after the last of
-    them has `started`, where that is known.
+    """Which workers they are and, unless `enough` have joined without them, when that ends the job: `seconds` after the
+    last of them has `started`, if that is known.
 
-    It is told as a time of day, since a status is not written again for each second that passes.
+    The end is a time of day: a status is not rewritten for each second that passes.
     """
     told = unspoken(worker.index for worker in silent)
     if enough:

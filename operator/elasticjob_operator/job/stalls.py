@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job's training hangs, who lags, and what is asked of the members about it. Pure: the time is an argument.
+"""Whether a job's training hangs, which member lags, and what the members are asked about it. Pure: the time is an
+argument.
 
-Each sidecar has its own clock, and says that its script stalls. Who trains on says so too, once all are asked; so a
-worker that has stopped reporting by its own will makes no hang, and nor does a way that is cut.
+Each sidecar reports by its own clock that its script stalls. Once all are asked, members that train on report that too.
+So neither a script that chose to stop reporting nor a broken connection counts as a hang.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 
 PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
-MISSED_WRITES = 3  # of who is asked, until its answer is not waited for
+MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
 NAMED = 3
 WORDS = {
     ProcessState.STOPPED: "is stopped",
@@ -27,9 +28,9 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class StallCall:
-    """The round in which all were asked, since when, by this operator's clock, and whether the hang was announced.
-    Remembered between two steps, and lost with the operator: the time to answer begins anew then, unless the status
-    says already that the training hangs."""
+    """The round in which all members were asked, since when, by this operator's clock, and whether the hang was
+    announced. It is remembered between two steps and lost with the operator. The time to answer then starts again,
+    unless the status already says that the training hangs."""
 
     round: int = 0
     since: float = 0.0
@@ -40,9 +41,9 @@ NOBODY = StallCall()
 
 
 class Hang(NamedTuple):
-    """`stalled`: the round in which somebody stalls, 0 for none: all are asked. `sentence`: that the training hangs,
-    and who lags; empty as long as it does not. `of`: the member by which the round is ended. `again`: in how many
-    seconds to look again. `news`: what is to be announced."""
+    """What one step finds. `stalled`: the round in which a member stalls and all are asked, 0 for none. `sentence`:
+    that the training hangs, and which member lags; empty while it does not hang. `of`: the pod of the member that ends
+    the round. `again`: seconds until the next look. `news`: the events to announce."""
 
     asked: StallCall = NOBODY
     stalled: int = 0
@@ -53,7 +54,7 @@ class Hang(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a member's record says of its round; `stall` is None until it has said something of that."""
+    """What a member's record says of its round. `stall` is None until it contains an answer."""
 
     worker: Worker
     said: ElasticWorkerStatus
@@ -68,7 +69,8 @@ def hang_of(
     asked: StallCall,
     now: float,
 ) -> Hang:
-    """`said`: what the records say, by pod; `before`: the status that they were written under."""
+    """Whether the training hangs. `said`: the statuses in the records, by pod. `before`: the job status that they were
+    written under."""
     agreed = before.rendezvous
     if spec.progress_deadline_seconds is None or agreed.phase is not RendezvousPhase.FORMED:
         return Hang()
@@ -77,7 +79,7 @@ def hang_of(
     if not any(stall.stalled for stall in stalls):
         return Hang()
     asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallCall(agreed.round, now)
-    if any(stall.step is not None and not stall.stalled for stall in stalls):  # it trains on
+    if any(stall.step is not None and not stall.stalled for stall in stalls):  # the training continues
         return Hang(asked, agreed.round)
     hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
     left = MISSED_WRITES * record_seconds(len(agreed.participants)) - (now - asked.since)
@@ -104,7 +106,7 @@ def marked(hang: Hang, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> tup
 def _answers(
     before: ElasticJobStatus, workers: Iterable[Worker], said: Mapping[PodKey, ElasticWorkerStatus]
 ) -> Iterator[Answer]:
-    """Of the members that still train, in rank order."""
+    """The answers of the members that still train, in rank order."""
     agreed = before.rendezvous
     known = {one.member: one for one in workers if one.member is not None and one.pod_key in said}
     for member in agreed.participants:
@@ -115,8 +117,8 @@ def _answers(
 
 
 def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
-    """Who lags, and how that is told. What a process does says most. A step less is reported by an innocent one too,
-    so it says something of few among many only."""
+    """The members that lag, and the sentence about them. The states of their processes are the best evidence. Innocent
+    ranks may also trail by one step, so only a small minority that trails is evidence."""
     by_state: dict[ProcessState | None, list[Answer]] = {}  # None: its trainer has not answered
     for one in answers:
         if one.stall is not None:

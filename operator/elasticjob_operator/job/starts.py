@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a formed round trains yet, or its processes only start. Pure, and for people: no decision depends on it.
+"""Whether a formed round already trains, or its processes are still starting. Pure, and for people: no decision depends
+on it.
 
-A training process connects to the round's store when it makes its process group, which rank 0's sidecar sees. A script
-that reports its steps says more: model and checkpoint are loaded by its first one.
+A training process connects to the round's store when it makes its process group, and rank 0's sidecar sees that. A
+script that reports its steps says more: model and checkpoint are loaded before its first step.
 """
 
 from datetime import datetime
@@ -11,13 +12,13 @@ from typing import NamedTuple
 from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus
 from elasticjob.rendezvous import Event
 
-LONGEST_SECONDS = 600.0  # a script may have no process group, and report nothing
+LONGEST_SECONDS = 600.0  # a script may have no process group and report nothing
 TRAINING_STARTED = "TrainingStarted"
 
 
 class Start(NamedTuple):
-    """`round`: of which it speaks; `seconds`: from its forming until it trained, None where nothing has told that.
-    `again`: in how many seconds to look again. `news`: what is to be announced."""
+    """What one step finds. `round`: the round. `seconds`: from its forming until it trained, None if unknown. `again`:
+    seconds until the next look. `news`: the events to announce."""
 
     round: int = 0
     starting: bool = False
@@ -30,12 +31,12 @@ UNKNOWN = Start()
 
 
 def start_of(before: ElasticJobStatus, said: ElasticWorkerStatus | None, known: Start, now: str) -> Start:
-    """`before`: the status, which says that the round starts; `said`: what the record of its rank 0 says; `known`: what
-    was found in the last step; `now`: wall-clock time."""
+    """Whether the round trains. `before`: the status, which says that the round starts. `said`: the record of its rank
+    0. `known`: the result of the last step. `now`: wall-clock time."""
     round = before.rendezvous.round
     if not before.starting or not before.history or before.history[-1].round != round:
         return Start(round)
-    if known.round == round and known.seconds is not None:  # it is told already, and not written yet
+    if known.round == round and known.seconds is not None:  # announced already, and not written yet
         return known._replace(news=())
     passed = (datetime.fromisoformat(now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
     how = _trains(round, said, reports=before.progress is not None and before.progress.step is not None)
@@ -48,7 +49,8 @@ def start_of(before: ElasticJobStatus, said: ElasticWorkerStatus | None, known: 
 
 
 def _trains(round: int, said: ElasticWorkerStatus | None, *, reports: bool) -> str:
-    """How that is known; empty while it is not. Who has reported steps in earlier rounds will do so in this one."""
+    """The evidence that the round trains; empty while there is none. A job that has reported steps in earlier rounds
+    will do so in this one."""
     if said is None:
         return ""
     if said.stepped == round:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ElasticJob's status, after each look at the job. Pure."""
+"""An ElasticJob's status after each look at the job. Pure."""
 
 from elasticjob.api import (
     Condition,
@@ -21,11 +21,11 @@ from elasticjob_operator.job.finishing import succeeded
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.pods import own_selector
 
-HISTORY_LENGTH = 5  # `kubectl describe` takes seven lines for each
+HISTORY_LENGTH = 5  # `kubectl describe` prints seven lines for each
 
 
 def status_of(report: Report) -> ElasticJobStatus:
-    """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
+    """The status after `report.decision`. `report.now` is wall-clock time in RFC 3339, for people only."""
     state = report.decision.state
     failed = (PodState.FAILED, PodState.OOM_KILLED)
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
@@ -87,7 +87,7 @@ def _matched_rule(matched: Matched | None) -> MatchedRule | None:
 
 
 def _without_place(report: Report) -> frozenset[PodKey]:
-    """Spares, and who comes for a member whose node drains, until it has its place: an autoscaler must not see more
+    """Spares, and replacements of draining members until they have their places: an autoscaler must not see more pods
     than are wanted."""
     if not report.spec.spare_replicas and not any(worker.draining for worker in report.workers):
         return frozenset()
@@ -98,7 +98,7 @@ def _without_place(report: Report) -> frozenset[PodKey]:
 
 
 def _starts(report: Report) -> bool:
-    """A round that has just been formed does, and before that no other is."""
+    """Whether the round's processes are still starting. That begins when a round has just formed."""
     state = report.decision.state
     stands = state.phase is RendezvousPhase.FORMED or state.outcome is Outcome.CLOSED
     return stands and not report.finishing.waits and (report.decision.formed_after is not None or report.start.starting)

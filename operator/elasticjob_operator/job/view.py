@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator knows of one job, from which all its decisions about it are made."""
+"""What the operator knows of one job. All its decisions about the job are made from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,10 @@ from elasticjob.reading import Node, Pod, Record
 
 @dataclass(slots=True)
 class JobView:
-    """The newest known form of a job and of what belongs to it, by name.
+    """The newest known form of a job and of its objects, by name.
 
-    `nodes`: all that are watched, by name.
-
-    `heard`: when the first news since the last step came in, in monotonic seconds.
+    `nodes`: all watched nodes, by name. `heard`: when the first event since the last step came in, in monotonic
+    seconds.
     """
 
     job: Object | None = None

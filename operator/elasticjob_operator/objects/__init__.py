@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that the operator makes, rendered from a job. Pure."""
+"""Renders the objects that the operator makes for a job. Pure."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders what a job's workers may do: watch their own job, keep records, reach each other's stores. Pure.
+"""Renders the access of a job's workers: they watch their own job, keep records, and reach each other's stores. Pure.
 
-A role cannot say that a worker keeps no other record than its own: the chart's admission policy does.
+A role cannot restrict a worker to its own record. The chart's admission policy does that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,9 @@ from elasticjob_operator.objects.pods import access_name, owner_reference, servi
 def render_access(
     job: Object, spec: ElasticJobSpec, *, pull_secrets: Sequence[Object] = (), network_policy: bool = False
 ) -> Iterator[tuple[str, Object]]:
-    """Collection path and body of service account (unless the template names one), role, role binding and policy.
-
-    `pull_secrets`: those of the namespace's own account, which pods would have without one of their own.
-    """
+    """Yields collection path and body of the service account (unless the template names one), role, role binding and
+    network policy. `pull_secrets`: those of the namespace's default account, which pods without an account would
+    use."""
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     role = access_name(name)
     account = service_account(name, spec)
@@ -67,9 +66,9 @@ def render_access(
 
 
 def change_of(found: Object, wanted: Object) -> Object | None:
-    """What `found` has to become to give what `wanted` does, with its labels; None where it does already."""
+    """What `found` has to become to grant what `wanted` grants, with its labels. None if it already does."""
     content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind", "metadata")}
-    if "imagePullSecrets" in content:  # others add theirs, as OpenShift does
+    if "imagePullSecrets" in content:  # others add their own, as OpenShift does
         secrets = found.get("imagePullSecrets") or []
         content["imagePullSecrets"] = secrets + [one for one in content["imagePullSecrets"] if one not in secrets]
     there = found["metadata"].get("labels") or {}
@@ -80,10 +79,11 @@ def change_of(found: Object, wanted: Object) -> Object | None:
 
 
 def _network_policy(meta: Object, job: str) -> Object:
-    """Port 27601 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again.
+    """Restricts port 27601 to the job's own pods. A policy that selects pods closes all other ports, so they are opened
+    again.
 
-    Also 27602: the kubelet's probes come from the node, which no selector names, and Prometheus from any namespace.
-    The port itself bounds what others can take there.
+    That includes 27602: the kubelet's probes come from the node, which no selector matches, and Prometheus may be in
+    any namespace. The server at that port limits what others can obtain there.
     """
     workers = {"matchLabels": {JOB_LABEL: job}}
     ranges = [("TCP", 1, TUNNEL_PORT - 1), ("TCP", TUNNEL_PORT + 1, 65535), ("UDP", 1, 65535), ("SCTP", 1, 65535)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kueue's admission of a Workload adds to the pods that take its quota, as Kueue's own integrations do. Pure.
+"""What Kueue's admission of a Workload adds to the pods that use its quota, as in Kueue's own integrations. Pure.
 
-Flavors bring node labels and tolerations, admission checks what they like. None may change what the template says:
-where the two differ the pod cannot be made, and the sentence says so.
+Flavors add node labels and tolerations; admission checks may add more. None may change what the template says. If they
+contradict it, the pod cannot be made, and a message says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from elasticjob.objects import Object
 
-# as the API names them, in a flavor or an update of a check, and in the template
+# the names in a flavor or in a check's update, and the paths in the template
 PLACES = (
     ("labels", "metadata.labels"),
     ("annotations", "metadata.annotations"),
@@ -20,8 +20,8 @@ PLACES = (
 
 
 class Update(NamedTuple):
-    """Of whom it comes, as "the ResourceFlavor spot", and what is added; of labels, annotations and node selector by
-    these names."""
+    """What one flavor or check adds. `whose`: its source, for example "the ResourceFlavor spot". `words`: labels,
+    annotations and node selector, by these names."""
 
     whose: str
     words: Mapping[str, Mapping[str, str]]
@@ -29,7 +29,7 @@ class Update(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What is added to a pod that takes quota of the Workload of that name; `problem`: why no such pod can be made."""
+    """What is added to a pod that uses the quota of `workload`. `problem`: why no such pod can be made."""
 
     workload: str
     words: Mapping[str, Mapping[str, str]] = MappingProxyType({})
@@ -48,7 +48,8 @@ def of_check(name: str, update: Object) -> Update:
 
 
 def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update], template: Object) -> Admitted:
-    """Of flavors that differ the first counts, as to Kueue; what a check says must fit to all else."""
+    """What `flavors` and `checks` add to `template`. Where flavors contradict each other the first one counts, as in
+    Kueue. A check must not contradict anything."""
     words: dict[str, dict[str, str]] = {field: {} for field, _ in PLACES}
     whose: dict[tuple[str, str], str] = {}
     tolerations: list[Object] = []
@@ -69,7 +70,7 @@ def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update],
 
 
 def add(template: Object, given: Admitted) -> None:
-    """To the template of one pod."""
+    """Adds `given` to the template of one pod, in place."""
     meta, pod = dict(template.get("metadata") or {}), template["spec"]
     template["metadata"] = meta
     for field, into in (("labels", meta), ("annotations", meta), ("nodeSelector", pod)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a job's PodDisruptionBudget, which evictions ask first. Pure."""
+"""Renders a job's PodDisruptionBudget, which limits evictions. Pure."""
 
 from elasticjob.api import JOB_LABEL, JOB_UID_LABEL
 from elasticjob.kube.paths import BUDGETS
@@ -12,9 +12,9 @@ BUDGET = "PodDisruptionBudget"
 def render_budget(job: Object, *, min_available: int) -> tuple[str, Object]:
     """Collection path and body of a budget that keeps `min_available` of the job's ready pods from eviction; 0: none.
 
-    It counts pods and no share of them: the cluster would take the share of `replicas`, and spares beside that may go.
-    Nor does it count pods that an earlier job of the name has left: as many of this job's might go instead.
-    Pods that are not ready may go at any time: nothing of the training is in them.
+    It is a number of pods and not a percentage: the cluster would take a percentage of `replicas`, without the spares.
+    It selects by the job's uid: otherwise each pod left by an earlier job of the name would allow the eviction of one
+    of this job's. Pods that are not ready may be evicted at any time, because no training runs in them.
     """
     namespace, name, uid = (job["metadata"][field] for field in ("namespace", "name", "uid"))
     return BUDGETS.all(namespace), {

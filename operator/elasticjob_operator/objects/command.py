@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a container's command: the programs that it starts, also inside a shell's -c. Pure.
+"""Reads a container's command: the programs that it starts, including those inside a shell's -c. Pure.
 
-It gives an opinion on nothing, and leaves out what it cannot read: substitutions, here-documents, scripts in files.
+It judges nothing, and skips what it cannot read: substitutions, here-documents, scripts in files.
 """
 
 import re
@@ -12,23 +12,21 @@ from typing import NamedTuple
 
 SHELLS = frozenset(["ash", "bash", "dash", "ksh", "sh", "zsh"])
 WRAPPERS = frozenset(["dumb-init", "env", "exec", "nice", "nohup", "numactl", "stdbuf", "time", "timeout", "tini"])
-RUNNERS = frozenset(["conda", "mamba", "micromamba", "pdm", "pipenv", "pixi", "poetry", "uv"])  # with the word run
+RUNNERS = frozenset(["conda", "mamba", "micromamba", "pdm", "pipenv", "pixi", "poetry", "uv"])  # before the word run
 KEYWORDS = frozenset(["!", "{", "do", "elif", "else", "if", "then", "until", "while"])
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 DURATION = re.compile(r"[0-9.]+[smhd]?")
 TAKES_VALUE = re.compile(r"-[A-Za-z]|--(name|prefix|signal|kill-after|chdir|unset)")
 PYTHON = re.compile(r"python[0-9.]*")
 SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")
-UNKNOWN = "$_"  # in place of a substitution
+UNKNOWN = "$_"  # instead of a substitution
 
 Words = Sequence[str]
 
 
 class Program(NamedTuple):
-    """`name`: of a file without its folder, or of a module where Python is given one with -m; `words`: what follows.
-
-    `python`: the interpreter runs it; its name is then that of a script, or empty for -c.
-    """
+    """A program that a command starts. `name`: the file without its folder, or the module that Python is given with -m.
+    `words`: its arguments. `python`: the interpreter runs it; its name is then that of a script, or empty for -c."""
 
     name: str
     words: Words
@@ -37,7 +35,7 @@ class Program(NamedTuple):
 
 
 def programs(words: Words) -> Iterator[Program]:
-    """Those that the command `words` starts."""
+    """The programs that the command `words` starts."""
     words = _unwrapped(words)
     if not words:
         return
@@ -52,7 +50,8 @@ def programs(words: Words) -> Iterator[Program]:
 
 
 def options(words: Words, switches: Collection[str]) -> dict[str, str]:
-    """The options at the beginning of `words`, dashes in place of underscores; `switches` take no value."""
+    """The options at the beginning of `words`, by name, with dashes instead of underscores. `switches` take no
+    value."""
     found: dict[str, str] = {}
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "--":
@@ -67,7 +66,7 @@ def options(words: Words, switches: Collection[str]) -> dict[str, str]:
 
 
 def _unwrapped(words: Words) -> Words:
-    """`words` from the program on that does the work."""
+    """`words` from the program on that does the work, without its wrappers."""
     while words:
         name = PurePosixPath(words[0]).name
         if name in RUNNERS and list(words[1:2]) == ["run"]:
@@ -90,7 +89,7 @@ def _after_options(words: Words) -> Words:
 
 
 def _script(words: Words) -> str:
-    """What a shell that is given `words` reads from its -c."""
+    """The script that a shell started with `words` gets by -c; empty without one."""
     while words and words[0][:1] in ("-", "+"):
         option, words = words[0], words[1:]
         if option.startswith("--"):
@@ -103,7 +102,7 @@ def _script(words: Words) -> str:
 
 
 def _commands(script: str) -> Iterator[Words]:
-    """The simple commands of a shell's `script`."""
+    """The simple commands in a shell's `script`."""
     text = re.sub(r"(?m)^[ \t]*#.*$", "", script.replace("\\\n", " "))
     while (shorter := SUBSTITUTION.sub(UNKNOWN, text)) != text:
         text = shorter
@@ -111,14 +110,14 @@ def _commands(script: str) -> Iterator[Words]:
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
         tokens = list(lexer)
-    except ValueError:  # a quotation without an end
+    except ValueError:  # a quotation that is not closed
         return
     if any("<<" in token for token in tokens):
         return
     command: list[str] = []
     skip = False
     for token in tokens:
-        if token[:1] in ("<", ">"):  # a redirection: what follows is a file
+        if token[:1] in ("<", ">"):  # a redirection: the next word is a file
             skip = True
         elif token and not token.strip("();|&\n"):
             yield command

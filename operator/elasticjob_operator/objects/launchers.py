@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this project asks of the trainer's command: that it starts torchrun with the job's rendezvous. Pure.
+"""What the trainer's command has to be: it starts torchrun with the job's rendezvous. Pure.
 
-A refusal must not be wrong: what may start torchrun in the end, a script of the user's own for one, is let pass.
+A correct command must never be refused. So a command that may start torchrun in the end is accepted, for example a
+script of the user's own.
 """
 
 from collections.abc import Iterator
@@ -16,25 +17,25 @@ TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch
 TORCHRUN_SWITCHES = frozenset(
     {"standalone", "m", "module", "no-python", "run-path", "use-env", "virtual-local-rank", "h", "help"}
 )
-# by program, or by the beginning of a module's name
+# by the program's name, or the first part of a module's
 OTHERS = {"horovod": "horovodrun"} | {name: name for name in ("colossalai", "composer", "deepspeed", "horovodrun")}
-# these have other uses too: beside a Python program, which may start torchrun, they are let pass
+# these have other uses too: beside a Python program, which may start torchrun, they are accepted
 GENERAL = {name: name for name in ("mpiexec", "mpirun", "orterun", "ray", "srun")}
-LONGEST = 10_000  # characters of a command that is read: templates come from anybody, and reading may take their square
-# what in a command may start torchrun after all
+LONGEST = 10_000  # characters; templates come from anybody, and the time to read one may grow with the square
+# words by which a command may start torchrun after all
 SIGNS = ("torchrun", "torch.distributed", "torch/distributed", "accelerate")
 
 
 def problems(container: Object) -> Iterator[str]:
-    """What has to be changed in the command of `container`, each in a sentence."""
+    """What has to be changed in the command of `container`, one sentence each."""
     words = _words(container)
-    if not container.get("command") and words and words[0].startswith("-"):  # given to the image's own program
+    if not container.get("command") and words and words[0].startswith("-"):  # arguments of the image's own program
         given = options(words, TORCHRUN_SWITCHES)
         yield from _passes_over({name: value for name, value in given.items() if name.startswith("rdzv-")})
         return
     started = list(programs(words))
     launches = [found for program in started if (found := _of_launch(program)) is not None]
-    if all(launches):  # else one of them is as it should be, and the others may be for another purpose
+    if all(launches):  # otherwise one launch is correct, and the others may have another purpose
         yield from chain.from_iterable(launches)
     if not any(sign in word for word in words for sign in SIGNS):
         others = OTHERS if any(program.python for program in started) else OTHERS | GENERAL
@@ -46,7 +47,8 @@ def problems(container: Object) -> Iterator[str]:
 
 
 def hint(container: Object) -> str | None:
-    """What is odd about a command that is plainly Python without torchrun; for those that fail before they join."""
+    """What is unusual about a command that runs Python without torchrun, for trainers that fail before they join. None
+    if nothing is."""
     words = _words(container)
     started = list(programs(words))
     if any(sign in word for word in words for sign in SIGNS) or any(one.name.endswith(".sh") for one in started):
@@ -67,7 +69,7 @@ def _words(container: Object) -> Words:
 
 
 def _of_launch(program: Program) -> list[str] | None:
-    """What is wrong with a launch of torchrun's; None where it is none."""
+    """What is wrong with a launch of torchrun; None if the program is no such launch."""
     if (given := _torchrun(program)) is not None:
         return list(_passes_over(options(given, TORCHRUN_SWITCHES)))
     if (given := _accelerate(program)) is not None:
@@ -76,7 +78,7 @@ def _of_launch(program: Program) -> list[str] | None:
 
 
 def _torchrun(program: Program) -> Words | None:
-    """The words that torchrun is given, None where it is not started."""
+    """The arguments of torchrun; None if the program does not start it."""
     if program.module:
         return program.words if program.name in TORCHRUN_MODULES else None
     is_file = program.name.endswith(("torch/distributed/run.py", "torch/distributed/launch.py"))
@@ -84,7 +86,7 @@ def _torchrun(program: Program) -> Words | None:
 
 
 def _accelerate(program: Program) -> Words | None:
-    """The words that `accelerate launch` is given, None where it is not started."""
+    """The arguments of `accelerate launch`; None if the program does not start it."""
     name = program.name.rpartition("/")[2]
     if name in ("accelerate-launch", "accelerate.commands.launch"):
         return program.words
@@ -98,19 +100,20 @@ def _launcher_name(program: Program) -> str:
 
 
 def _passes_over(given: dict[str, str]) -> Iterator[str]:
-    """Options that win over the environment: the agent would meet nobody."""
+    """Options that override the environment, so that the agent would not meet the others."""
     wrong = [("standalone", "standalone" in given)]
     backend, endpoint = given.get("rdzv-backend", BACKEND), given.get("rdzv-endpoint", ENDPOINT)
     wrong.append(("rdzv-backend", backend != BACKEND and "$" not in backend))
     wrong.append(("rdzv-endpoint", endpoint != ENDPOINT and "PET_RDZV_ENDPOINT" not in endpoint))
-    wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # it is the job's uid, which no manifest knows
+    wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # the id is the job's uid, unknown to any manifest
     if names := [f"--{name}" for name, is_wrong in wrong if is_wrong]:
         passes = f"{'it passes' if len(names) == 1 else 'they pass'} over the job's own rendezvous"
         yield f"spec.template: remove {', '.join(names)} from the trainer's command: {passes}"
 
 
 def _of_accelerate(words: Words) -> Iterator[str]:
-    """Its own default is a rendezvous of fixed members, whatever the environment says."""
+    """What is wrong with the options of `accelerate launch`, whose own default is a static rendezvous regardless of the
+    environment."""
     before_script = _until_script(words)
     given = {word.partition("=")[0].replace("_", "-") for word in before_script}
     backend = _value(words, "--rdzv-backend")

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a worker's pod is to go, and when it leaves a node that is lost: what the operator adds to the template's own
-rules. Each changes the pod that it is given."""
+"""Where a worker's pod is placed, and when it leaves a lost node: what the operator adds to the template's own rules.
+Each function changes the pod that it is given."""
 
 from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# how long a pod may sit on a node that is not there before it is replaced, after the 40 s until the node counts as lost
+# how long a pod stays on a lost node before it is replaced, after the 40 s until the node counts as lost
 NODE_LOST_SECONDS = 30
 
 
 def avoid(pod: Object, node: str) -> None:
-    """Prefer all other nodes. It is no requirement: where the cluster is full, that node is the one to come back to."""
+    """Prefer all other nodes. This is not a requirement: in a full cluster the same node may be the only one with
+    room."""
     elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
     affinity = pod.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}
@@ -21,9 +22,9 @@ def avoid(pod: Object, node: str) -> None:
 
 
 def keep_off(pod: Object, nodes: list[str]) -> None:
-    """Require other nodes, beside what the template requires: one of its terms has to match as a whole, so each gets
-    this. A term that asks for nothing matches no node, and stays as it is. By the name of the node and not by a label,
-    as DaemonSets do it: the label of the host's name may be another."""
+    """Require other nodes, in addition to the template's own requirements. One of the template's terms has to match as
+    a whole, so each gets the exclusion. An empty term matches no node, and stays as it is. The exclusion is by the
+    node's name, as for DaemonSets: the label for the host name may differ from it."""
     elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
     affinity = pod.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}
@@ -37,8 +38,8 @@ def keep_off(pod: Object, nodes: list[str]) -> None:
 
 
 def keep_apart(pod: Object, job: str) -> None:
-    """Prefer nodes without any pod of the job. The scheduler reads it both ways, so members keep away from the spare. A
-    spare that becomes a member keeps it, which moves nothing."""
+    """Prefer nodes without any pod of the job. The scheduler applies the rule in both directions, so members avoid the
+    spare's node too. A spare that becomes a member keeps the rule, which moves no pod."""
     term = {"labelSelector": {"matchLabels": {JOB_LABEL: job}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = pod.get("affinity") or {}
     of_pods = affinity.get("podAntiAffinity") or {}

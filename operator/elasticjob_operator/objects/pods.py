@@ -34,17 +34,17 @@ from elasticjob_operator.objects import placement
 from elasticjob_operator.objects.admitted import Admitted, add
 
 OF_ONE_POD = (KEPT_OFF, WORKLOAD)  # annotations
-WORKER = "elasticjob-worker"  # in app.kubernetes.io/name: not that of the operator's own pods
+WORKER = "elasticjob-worker"  # in app.kubernetes.io/name; the operator's own pods have another
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
-TRAINER_SOCKET = f"{PLUGIN_PATH}/.sidecar"  # in place of a port where loopback is the node's
-PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
+TRAINER_SOCKET = f"{PLUGIN_PATH}/.sidecar"  # instead of a port if the pod is in its node's network
+PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last, when the sidecar has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
-# for the strictest of Kubernetes' own Pod Security Standards
+# meets the strictest of Kubernetes' Pod Security Standards
 SIDECAR_SECURITY = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -54,24 +54,24 @@ SIDECAR_SECURITY = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-# How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the
-# trainer until the kubelet has looked: 0.7 s more for each pod.
+# How long a sidecar may take to start on an overloaded node. A startup probe would do the same, but would delay the
+# trainer until the kubelet has probed: by 0.7 s for each pod.
 START_SECONDS = 240
-# A failed probe is a warning among the pod's events, and the kubelet asks at once unless it is told to wait. Then it
-# asks each second: in a longer period it would see later that the sidecar is ready.
+# A failed probe is a warning among the pod's events, so the kubelet waits before the first one. Then it probes
+# each second: with a longer period it would notice later that the sidecar is ready.
 ANSWERS_SECONDS, UNREADY_SECONDS = 2, 15
-# The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
-# process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
+# The sidecar has filled the folder before most trainers look. A hook that delays the trainer until then costs a
+# process in the sidecar's container, and the kubelet considers the next container only after that process has ended.
 AWAIT_PLUGIN = (
     f'trap "exit 143" TERM; elasticjob_looks=0; until [ -e {PLUGIN_COMPLETE} ]; do '
     "[ $((elasticjob_looks += 1)) -le 3000 ] || "
     '{ echo "elasticjob: the sidecar brings no torchrun plug-in; its log says why" >&2; exit 1; }; '
     "sleep 0.02 2>/dev/null || sleep 1; done; unset elasticjob_looks; "
 )
-# Only the container itself knows the values of the image's variables, and of those that come by `envFrom`.
+# Only the container itself knows the values of the image's variables and of those from `envFrom`.
 EXTEND_PYTHONPATH = f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPATH}}"; '
 PREPARE = ("/bin/sh", "-c", AWAIT_PLUGIN + EXTEND_PYTHONPATH + 'exec "$0" "$@"')
-# torchrun's own count is out of the way: only the operator counts failures
+# torchrun's own limit is never reached: only the operator counts failures
 UNLIMITED_RESTARTS = 2**31 - 1
 RESERVED_ENVIRONMENT = frozenset(
     {
@@ -88,7 +88,7 @@ RESERVED_ENVIRONMENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SidecarImage:
-    """The image, and the resources and the security context of the container that runs it."""
+    """The sidecar's image, and the resources, security context and environment of its container."""
 
     name: str
     pull_policy: str
@@ -98,12 +98,12 @@ class SidecarImage:
 
 
 def selector(job: str) -> str:
-    """Of the pods of all jobs that have had this name: an earlier one may have left some."""
+    """Selects the pods of all jobs of this name: an earlier one may have left some."""
     return f"{JOB_LABEL}={job}"
 
 
 def own_selector(job: Object) -> str:
-    """Of the job's own pods alone; what scales the job must not see others."""
+    """Selects the job's own pods alone: an autoscaler must not see others."""
     return f"{selector(job['metadata']['name'])},{JOB_UID_LABEL}={job['metadata']['uid']}"
 
 
@@ -120,14 +120,15 @@ def owner_reference(job: Object) -> Object:
 
 
 def access_name(job: str) -> str:
-    """The name of what the operator makes for the job's workers: account, Role, RoleBinding, policy and budget."""
+    """The name of the objects made for the job's workers: account, Role, RoleBinding, policy and budget."""
     return f"{job}-worker"
 
 
 def service_account(job: str, spec: ElasticJobSpec) -> str:
-    """The template's own account, by the field's older name too, or the one that the operator makes for the job."""
+    """The account that the template names, in either of the two fields, or the one that the operator makes for the
+    job."""
     pod = spec.template.get("spec")
-    if not isinstance(pod, dict):  # whatever else it is, the status says
+    if not isinstance(pod, dict):  # the status reports an invalid template
         return access_name(job)
     return pod.get("serviceAccountName") or pod.get("serviceAccount") or access_name(job)
 
@@ -146,13 +147,12 @@ def render_pod(
     spare: bool = False,
     admitted: Admitted | None = None,
 ) -> Object:
-    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room, and
-    never on `keep_off`. One that is made as a `spare` is not beside another of the job's, if others have room: a node
-    that is lost takes no member and its spare.
+    """The pod of worker `index` with the number `replacement`. Does not change its arguments.
 
-    `batch` tells it from a pod of the same name that was made at another time. `imports`: the modules that the job's
-    script imports, as far as they are known; for processes that are kept for the next round. `admitted`: what the
-    quota that it takes brings with it.
+    `batch`: distinguishes it from a pod of the same name made at another time. `avoid`: nodes to use only if others
+    have no room. `keep_off`: nodes never to use. `spare`: the pod prefers a node without others of the job, so that a
+    lost node does not take both a member and its spare. `imports`: the modules that the script is known to import, for
+    prestarted processes. `admitted`: what the pod's quota adds to it.
     """
     meta, template = job["metadata"], deepcopy(spec.template)
     if admitted:
@@ -175,7 +175,7 @@ def render_pod(
         _sidecar(meta, spec, index, batch, image) | _hold_back(trainer),
     ]
     for container in (trainer, *pod["initContainers"]):
-        # the end of the log is what explains a failure in the job's events and conditions
+        # the end of the log explains a failure in the job's events and conditions
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     folders = [{"name": name, "emptyDir": {}} for name in (PLUGIN_VOLUME, STATE_VOLUME)]
     pod["volumes"] = [*(pod.get("volumes") or ()), *folders, _token_volume()]
@@ -187,7 +187,7 @@ def render_pod(
         placement.keep_off(pod, sorted(keep_off))
     if spare:
         placement.keep_apart(pod, meta["name"])
-    # a template that was copied from a pod has what is of that pod
+    # a template copied from a pod has the annotations of that pod
     annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name not in OF_ONE_POD}
     annotations |= {WORKLOAD: admitted.workload} if admitted else {}
     annotations |= {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
@@ -206,8 +206,8 @@ def render_pod(
 
 
 def _queue_labels(meta: Object, spec: ElasticJobSpec) -> dict[str, str]:
-    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else. Of a gang
-    it leaves the pods alone."""
+    """The job's queue labels, which its pods get unless the template has its own: Kueue admits pods. A gang's pods get
+    none, because Kueue must ignore them."""
     if spec.admitted_as_gang:
         return {}
     given = meta.get("labels") or {}
@@ -223,7 +223,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "PET_NNODES": f"{spec.min_replicas}:{spec.max_replicas or MAX_REPLICAS}",
         "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
         "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
-        "PET_STANDALONE": "0",  # the image's, or one from envFrom, would turn torchrun away from the job's rendezvous
+        "PET_STANDALONE": "0",  # a value from the image or envFrom would override the job's rendezvous
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
@@ -231,13 +231,13 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         ours |= {"ELASTICJOB_WARM_RESTART": spec.warm_restart} | (
             {"ELASTICJOB_WARM_IMPORTS": imports} if imports else {}
         )
-    if "PYTHONPATH" in given:  # stays in its place, behind the variables that it may name
+    if "PYTHONPATH" in given:  # keeps its place, after the variables that it may refer to
         before = given["PYTHONPATH"].get("value")
         given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}
     elif trainer.get("command"):
         trainer["command"] = [*PREPARE, *trainer["command"]]
     else:
-        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is not known here
+        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is unknown here
     fixed = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
@@ -245,8 +245,8 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
 
 
 def _say_whose(container: Object, meta: Object, index: int) -> None:
-    """Of which job and worker a container is, as what the template says of its own may name it; not the rank, which
-    changes while the container runs."""
+    """Adds the variables that name the container's job and worker, so that the template's own may refer to them. The
+    rank is not among them, because it changes while the container runs."""
     ours = {
         "ELASTICJOB_NAME": meta["name"],
         "ELASTICJOB_NAMESPACE": meta["namespace"],
@@ -258,16 +258,17 @@ def _say_whose(container: Object, meta: Object, index: int) -> None:
 
 
 def _hold_back(trainer: Object) -> Object:
-    """The sidecar's hook before whose end the trainer is not started; none where that waits for the plug-in itself."""
+    """The sidecar's hook that delays the start of the trainer. Empty if the trainer's command waits for the plug-in
+    itself."""
     if tuple((trainer.get("command") or ())[: len(PREPARE)]) == PREPARE:
         return {}
-    # bounded, since a hook that hangs makes the pod undeletable; a startup probe would cost 0.7 s more
+    # bounded, because a hook that hangs makes the pod undeletable; a startup probe would cost 0.7 s more
     look = ["timeout", "10", "sh", "-c", f"until [ -e {PLUGIN_COMPLETE} ]; do sleep 0.02; done"]
     return {"lifecycle": {"postStart": {"exec": {"command": look}}}}
 
 
 def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: SidecarImage) -> Object:
-    """A native sidecar: an init container that stays, and is stopped after the trainer."""
+    """A native sidecar: an init container that keeps running, and is stopped after the trainer."""
     values = {
         "ELASTICJOB_JOB": meta["name"],
         JOB_UID: meta["uid"],
@@ -322,7 +323,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
 
 
 def _own_ports(given: HostNetworkSpec | None) -> dict[str, str]:
-    """For the sidecar of a pod in its node's network; others have theirs from the code."""
+    """The port variables for the sidecar of a pod in its node's network. Others have the defaults."""
     if given is None:
         return {}
     return {
@@ -334,7 +335,7 @@ def _own_ports(given: HostNetworkSpec | None) -> dict[str, str]:
 
 
 def _ports(given: HostNetworkSpec | None) -> list[Object]:
-    """As the scheduler is to know them: it puts no two pods that name a port of the node on one node."""
+    """The ports for the scheduler, which places no two pods with the same host port on one node."""
     if given is None:
         return [{"name": "tunnel", "containerPort": TUNNEL_PORT}, {"name": "health", "containerPort": HEALTH_PORT}]
     ports = {"tunnel": given.tunnel_port, "health": given.health_port, "store": given.store_port}
@@ -342,7 +343,7 @@ def _ports(given: HostNetworkSpec | None) -> list[Object]:
 
 
 def _token_volume() -> Object:
-    """What a pod's own service account volume holds, but for the sidecar alone: the trainer gets no token."""
+    """The contents of a pod's own service account volume, for the sidecar alone: the trainer gets no token."""
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}}
     authority = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
     namespace = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}

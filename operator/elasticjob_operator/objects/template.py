@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
+"""The project's own requirements on a pod template that is a valid pod. Pure; each problem says what to change."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ QUANTITY = re.compile(r"[+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 
 
 def problem(spec: ElasticJobSpec) -> str | None:
-    """All that has to be changed in `spec.template`, or None."""
+    """What has to be changed in `spec.template`, in one sentence; None if nothing has."""
     return "; ".join(_problems(spec)) or None
 
 
 def hint(spec: ElasticJobSpec) -> str | None:
-    """What a user should look at first when trainers end before they join, in a sentence; None where nothing is odd."""
+    """What a user should check first if trainers end before they join, in one sentence; None if nothing is unusual."""
     trainer = _trainer(spec)
     return launchers.hint(trainer) if trainer else None
 
 
 def odd_quantities(template: Object) -> Iterator[str]:
-    """Fields that hold no quantity and should, with what they hold: the API server does not name them."""
+    """Fields that should hold a quantity and do not, with their values: the API server does not name them."""
     yield from _odd_quantities(template, "spec.template")
 
 
@@ -92,7 +92,8 @@ def _names(pod: Object) -> Iterator[str]:
 
 
 def _ports(spec: ElasticJobSpec, pod: Object) -> Iterator[str]:
-    """A pod's containers share them, so one would not get it."""
+    """Conflicts with the sidecar's ports. A pod's containers share their ports, so one container would not get its
+    own."""
     own, ours = spec.host_network, {STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT}
     if own:
         ours = {own.store_port, own.tunnel_port, own.health_port}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the Workloads by which a job asks Kueue for quota as a gang. Pure."""
+"""Renders the Workloads by which a job requests quota from Kueue as a gang. Pure."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from elasticjob_operator.objects.pods import SidecarImage, owner_reference, rend
 
 POD_SET = "workers"
 OF_PODS = "PriorityClass"
-LEAST = f"{GROUP}/at-least"  # what was asked for: a Kueue without partial admission drops minCount
-NO_BATCH = "0" * 8  # of a pod that is rendered and never made
+LEAST = f"{GROUP}/at-least"  # keeps the request: a Kueue without partial admission drops minCount
+NO_BATCH = "0" * 8  # for a pod that is rendered and never made
 
 
 class Ask(NamedTuple):
-    """What a Workload asks for: so many `workers`, or `least` of them, in a queue with a priority class (or none).
-    `by_pods`: that is one of pods, as the job names none of Kueue's."""
+    """What a Workload requests: `workers`, or at least `least` of them, in `queue`, with a priority class if one is
+    named. `by_pods`: the class is a PriorityClass of pods, because the job names none of Kueue's."""
 
     queue: str
     priority_class: str = ""
@@ -27,7 +27,7 @@ class Ask(NamedTuple):
 
 
 def problem(job: Object, spec: ElasticJobSpec) -> str | None:
-    """What has to be changed of a job before a Workload can be made for it."""
+    """What has to be changed in a job before a Workload can be made for it; None if nothing has."""
     if not spec.admitted_as_gang:
         return None
     if ask_of(job) is None:
@@ -38,7 +38,7 @@ def problem(job: Object, spec: ElasticJobSpec) -> str | None:
 
 
 def ask_of(job: Object) -> Ask | None:
-    """Which queue and priority the job names; None where it names no queue."""
+    """The queue and the priority class that the job names; None if it names no queue."""
     labels = job["metadata"].get("labels") or {}
     if not labels.get(QUEUE_LABEL):
         return None
@@ -49,7 +49,7 @@ def ask_of(job: Object) -> Ask | None:
 
 
 def asked_by(workload: Object) -> Ask:
-    """What the Workload was made to ask for."""
+    """What the Workload requests."""
     spec, annotations = workload["spec"], workload["metadata"].get("annotations") or {}
     workers = sum(one["count"] for one in spec["podSets"] if one["name"] == POD_SET)
     least = annotations.get(LEAST, "")
@@ -69,7 +69,8 @@ def collection(namespace: str) -> str:
 def render_workload(
     job: Object, spec: ElasticJobSpec, image: SidecarImage, number: int, ask: Ask, priority: int | None
 ) -> Object:
-    """Kueue counts what the containers request, the sidecar among them. `priority`: the value of the priority class."""
+    """The Workload with this number. Kueue counts what the containers request, including the sidecar. `priority`: the
+    value of the priority class."""
     meta = job["metadata"]
     pod = render_pod(job, spec, 0, 0, image, batch=NO_BATCH)
     pod_set = {"name": POD_SET, "count": ask.workers, "template": {"spec": pod["spec"]}}
