@@ -15,7 +15,7 @@ from elasticjob.objects import Object
 from elasticjob.reading import Pod
 from elasticjob.terms import Outcome
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.together import Pinged, each
+from elasticjob_cli.cluster.together import Pending, each
 from elasticjob_cli.cluster.transport import ApiError
 from elasticjob_cli.defaults import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
@@ -37,15 +37,15 @@ NEEDS = (
 def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
     """Everything about the job. Raises CliError if the job itself cannot be read."""
     namespace, _, lease_name = lease.partition("/")
-    job = Pinged(partial(cluster.job, name))
-    pods = Pinged(partial(_seen, partial(cluster.pods, name)))
-    events = Pinged(partial(_seen, cluster.events))
-    records = Pinged(partial(_seen, partial(cluster.records, name)))
-    leads = Pinged(partial(cluster.lease, namespace, lease_name))
+    job = Pending(partial(cluster.job, name))
+    pods = Pending(partial(_seen, partial(cluster.pods, name)))
+    events = Pending(partial(_seen, cluster.events))
+    records = Pending(partial(_seen, partial(cluster.records, name)))
+    leads = Pending(partial(cluster.lease, namespace, lease_name))
     body = job.result()
-    leader = Pinged(partial(leader_of, cluster, body, lease, leads))
+    leader = Pending(partial(leader_of, cluster, body, lease, leads))
     names = sorted({claim for pod in pods.result() or () for claim in Pod.read(pod).claims})
-    claims = Pinged(partial(_seen, partial(_claims, cluster, names)))
+    claims = Pending(partial(_seen, partial(_claims, cluster, names)))
     found = {
         "pods": pods.result(),
         "persistentvolumeclaims": claims.result(),
@@ -70,10 +70,10 @@ def gather_all(cluster: Cluster, lease: str = DEFAULT_LEASE, *, everywhere: bool
     operator's rights are not checked. Raises CliError if the jobs cannot be listed."""
     kinds = {"pods": PODS, "persistentvolumeclaims": CLAIMS, "events": EVENTS, "elasticworkers": WORKERS}
     namespace, _, lease_name = lease.partition("/")
-    jobs = Pinged(partial(cluster.jobs, everywhere=everywhere, selector=selector))
-    leads = Pinged(partial(cluster.lease, namespace, lease_name))
+    jobs = Pending(partial(cluster.jobs, everywhere=everywhere, selector=selector))
+    leads = Pending(partial(cluster.lease, namespace, lease_name))
     listed = {
-        name: Pinged(partial(_seen, partial(cluster.of_all_jobs, kind, everywhere=everywhere)))
+        name: Pending(partial(_seen, partial(cluster.of_all_jobs, kind, everywhere=everywhere)))
         for name, kind in kinds.items()
     }
     bodies = jobs.result()
@@ -145,7 +145,7 @@ def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
         return None
 
 
-def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pinged[Object], *, ask_rights: bool = True) -> Leader:
+def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pending[Object], *, ask_rights: bool = True) -> Leader:
     """Which operator leads. A Lease that seems outdated may come from a wrong clock, so it is read again, unless the
     job has ended and needs no operator."""
     namespace, _, name = lease.partition("/")

@@ -12,7 +12,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Pinged(Generic[T]):
+class Pending(Generic[T]):
     """A request that is in progress from its creation."""
 
     def __init__(self, ask: Callable[[], T]) -> None:
@@ -42,6 +42,6 @@ def each(ask: Callable[[A], T], about: Sequence[A]) -> list[T]:
     def some(begin: int) -> list[T]:
         return [ask(one) for one in about[begin::AT_ONCE]]
 
-    parts = [Pinged(lambda begin=begin: some(begin)) for begin in range(min(AT_ONCE, len(about)))]  # type: ignore[misc]
+    parts = [Pending(lambda begin=begin: some(begin)) for begin in range(min(AT_ONCE, len(about)))]  # type: ignore[misc]
     answers = [part.result() for part in parts]
     return [answers[index % AT_ONCE][index // AT_ONCE] for index in range(len(about))]

@@ -58,7 +58,7 @@ OF_JOB = (
         Cause.CLOSED,
         job.closed,
         "Its rendezvous is closed: {said}.",
-        "No other round follows, so nobody can join any more; for another size make a new job.",
+        "This job accepts no more workers. Create a new job to change its size.",
     ),
     JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made of its template: {said}."),
     JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` lets it go on."),
@@ -195,7 +195,7 @@ OF_WORKER = (
         Cause.GATED,
         pod.gated,
         "whose pod{s} {have} scheduling gates: {said}",
-        "Whoever has set the gates removes them, as a queue does when there is room.",
+        "The controller that set the gates removes them, as a queue does when it has quota.",
         stuck=True,
     ),
     WorkerRow(

@@ -170,9 +170,7 @@ class Access:
         except Busy:
             raise
         except ApiError as error:
-            raise Obstacle(
-                f"the {body['kind']} {name}, which is not to be, cannot be deleted: {error}", body
-            ) from error
+            raise Obstacle(f"the {body['kind']} {name} is unwanted and cannot be deleted: {error}", body) from error
 
     async def _pull_secrets(self, namespace: str) -> list[Object]:
         """The pull secrets of the account that pods use if they name none."""

@@ -204,9 +204,7 @@ def _sidecars_not_ready(report: Report) -> str:
 
 def evictions(spec: ElasticJobSpec) -> str:
     """The sentence for a drain whose grace period has expired."""
-    return (
-        f"its pods may be evicted: spec.drain.graceSeconds, {spec.drain.grace_seconds} s, are over on a node that goes"
-    )
+    return f"its pods may be evicted: a draining node has used up spec.drain.graceSeconds, {spec.drain.grace_seconds} s"
 
 
 def _undone_restart(report: Report) -> Iterator[str]:

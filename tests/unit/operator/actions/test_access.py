@@ -148,7 +148,7 @@ async def test_a_budget_that_cannot_be_deleted_is_told(server: RecordingServer) 
     made = access_of(server)
     server.refuses["GET poddisruptionbudgets"] = Refusal(403, "Forbidden", "no right")
     assert await made.give(job(), spec(), within=WELL, budget=Budget.NONE, min_available=2) == LookAgain(SOON_SECONDS)
-    sentence = "the PodDisruptionBudget digits-worker, which is not to be, cannot be deleted: no right"
+    sentence = "the PodDisruptionBudget digits-worker is unwanted and cannot be deleted: no right"
     assert (made.budget_problem, made.problem) == (sentence, None)
 
 
