@@ -317,8 +317,8 @@ def test_who_comes_for_a_member_whose_node_drains_is_no_replica_more() -> None:
 
 def test_that_workers_may_be_evicted_is_told_once_the_grace_is_over() -> None:
     told = (
-        "round 3 (2 workers): scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on "
-        "a node "
+        "round 3 (2 workers): scaled from 1 to 2; its pods may be evicted: a draining node has used up "
+        "spec.drain.graceSeconds, 300 s"
     )
     assert condition(status(FORMED, budget=Budget.OPEN), "Rendezvoused").message.startswith(told)
 
