@@ -95,7 +95,7 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
         assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are about to go"
         assert {one.state for one in members_of(seen, {}) if one.worker >= 2} <= {"is missing", "no pod"}
         wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
-        job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s, are over")
+        job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s")
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
