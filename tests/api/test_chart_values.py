@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.chart import CHART, NAMESPACE, render
+from api.chart import CHART, render
 from support import ControlPlane
 from support.waiting import run
 
