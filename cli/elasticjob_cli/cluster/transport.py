@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
@@ -143,8 +143,9 @@ def _socks(proxy: str, given: dict[str, Any]) -> urllib3.PoolManager:
     try:
         from urllib3.contrib.socks import SOCKSProxyManager
     except ImportError as error:
+        host = urlsplit(proxy).hostname  # without the password that a proxy's URL may have
         raise CliError(
-            f"the proxy {proxy} needs the Python package PySocks: install it beside elasticjob-cli"
+            f"the proxy {host} needs the Python package PySocks: install it beside elasticjob-cli"
         ) from error
     return SOCKSProxyManager(proxy, **given)
 
