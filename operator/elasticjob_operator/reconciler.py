@@ -258,14 +258,14 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """Gives the workers their access and budget. `soon`: pods are to be made."""
-        grants, least = memory.access, memory.min_available.pods
-        if not (soon or memory.going or grants.owes(report.budget, least) or memory.access_due_in() <= 0):
+        given, least = memory.access, memory.min_available.pods
+        if not (soon or memory.going or given.owes(report.budget, least) or memory.access_due_in() <= 0):
             return Done()
         within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
         # the cluster warns of a budget without pods; the first pod is seen, and protected, before it is ready
-        is_first = not (memory.observer.pods or grants.has_budget)
+        is_first = not (memory.observer.pods or given.has_budget)
         budget = None if is_first and report.budget is not Budget.NONE else report.budget
-        return await grants.give(
+        return await given.give(
             report.job, report.spec, within=within, budget=budget, min_available=least, access=access
         )
 

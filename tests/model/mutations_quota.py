@@ -36,7 +36,7 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.job.quota:share_of": (omit("quota: what Kueue has finished is waited for", "'Finished'"),),
+        "elasticjob_operator.job.share:share_of": (omit("quota: what Kueue has finished is waited for", "'Finished'"),),
         "elasticjob_operator.job.quota:_may_ask": (
             omit(
                 "quota: what is set aside for an admission check is changed, which Kueue refuses for ever",

@@ -86,7 +86,7 @@ def no_victims(before: State, after: State) -> Iterator[str]:
             yield f"worker {member.index} has finished, and is in round {after.round}"
 
 
-def given_up_for_good(before: State, after: State) -> Iterator[str]:
+def replaced_for_good(before: State, after: State) -> Iterator[str]:
     """How often an index was replaced never falls; who is told to leave is replaced, who has finished never is."""
     grown = set()
     for index in before.replacements.keys() | after.replacements.keys():
@@ -233,7 +233,7 @@ HISTORY = (
     told_once,
     ranks_are_stable,
     no_victims,
-    given_up_for_good,
+    replaced_for_good,
     finished_once,
     one_failure_a_round,
     failures_wait,

@@ -197,8 +197,8 @@ def _says(matched: Matched | None, action: PolicyAction) -> bool:
     return matched is not None and matched.action is action
 
 
-def given_up_for_a_cause(step: Step) -> Iterator[str]:
-    """A pod is given up when it is gone or going, has ended without having finished, crashed as a member, did not serve
+def replaced_for_a_cause(step: Step) -> Iterator[str]:
+    """A pod is replaced when it is gone or going, has ended without having finished, crashed as a member, did not serve
     its store, has no room, is outdated, has kept an invalid record, did not join again as a member though its sidecar
     lived, or has left a ping unanswered that another has answered, or that nobody else was asked: never for a
     silence that all share."""
@@ -347,7 +347,7 @@ STEP = (
     the_first_rule_decides,
     finished_in_success,
     stages_follow_each_other,
-    given_up_for_a_cause,
+    replaced_for_a_cause,
     only_suspects_are_pinged,
     ack_limit_begins_with_an_ack,
     room_is_kept,

@@ -22,9 +22,10 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
 from elasticjob_operator.job.outcome import Done, LookAgain
-from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
+from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, There
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.share import Share, share_of
 from elasticjob_operator.objects.admitted import Admitted, Update, admitted, of_flavor
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
@@ -92,7 +93,7 @@ class Gang:
         self._are_left = True
         with suppress(*FAILURES):  # the next look tries again
             self._are_left = not await delete_left(self._kube, key, there)
-        own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
+        own = (share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, None
         self._admitted = {one.number: await self._admission(one, job, spec) for one in self._shares if one.counts}

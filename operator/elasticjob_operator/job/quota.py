@@ -12,63 +12,23 @@ While the Workloads are unknown, no number follows from them: no pod is made, no
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from elasticjob.agreed import limited, rendezvous_spec
 from elasticjob.api import Admitted, ElasticJobSpec
-from elasticjob.objects import Object
-from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
-from elasticjob.text import printable
-from elasticjob_operator.objects.admitted import Update, of_check
-from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
+from elasticjob_operator.job.share import Share
+from elasticjob_operator.objects.workloads import Ask
 
-UNSEEN = "Kueue has not looked at it yet"
-PREEMPTED = "Preempted"  # Kueue's word for a Workload that gives way to others
 TWICE = "Kueue wants quota for the pod of a gang too"
 # what Kueue says of a queue that admits nothing until somebody repairs it
 QUEUE_FAULT = re.compile(r"Queue \S+ (doesn't exist|is inactive)")
 NO_DEFAULT = "name the LocalQueue otherwise if it is default, as that takes all pods of its namespace"
-
-
-class Share(NamedTuple):
-    """One of the job's Workloads. It asks for `ask` and holds the quota of `held` workers.
-
-    `reserved`: quota is set aside, so the request cannot be changed any more. `ended`: Kueue has evicted or finished
-    it, and not by preemption. `lost`: its workers have to go, because it was evicted or is made of another template.
-    `going`: it is being deleted. `said`: Kueue's message. `flavors`: the names of the assigned flavors. `checks`: what
-    admission checks add to its pods.
-    """
-
-    number: int
-    uid: str
-    ask: Ask
-    held: int = 0
-    lost: bool = False
-    going: bool = False
-    said: str = UNSEEN
-    reserved: bool = False
-    ended: bool = False
-    flavors: tuple[str, ...] = ()
-    checks: tuple[Update, ...] = ()
-
-    @property
-    def counts(self) -> bool:
-        return self.held > 0 and not self.lost and not self.going
-
-    @property
-    def waits(self) -> bool:
-        return self.held == 0 and not self.lost and not self.going
-
-    @property
-    def refused(self) -> bool:
-        """Whether it ended before any of its workers ran, for example by an admission check."""
-        return self.held == 0 and self.ended
 
 
 class Need(NamedTuple):
@@ -128,55 +88,6 @@ class Allowance(NamedTuple):
 
 
 UNLIMITED = Allowance()
-
-
-def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
-    """The Workload as a share; None if its name is not one of the job's."""
-    meta, status = workload["metadata"], workload.get("status") or {}
-    number = re.fullmatch(re.escape(job["metadata"]["name"]) + r"-([0-9]{1,9})", meta["name"])
-    if number is None:
-        return None
-    annotations, known = meta.get("annotations") or {}, {one["type"]: one for one in status.get("conditions") or ()}
-    is_true = {type for type, one in known.items() if one["status"] == "True"}
-    ended = next((type for type in ("Finished", "Evicted") if type in is_true), "")
-    reserved = "QuotaReserved" in is_true
-    told = known.get(ended or ("Admitted" if reserved else "QuotaReserved"), {})
-    ask = asked_by(workload)
-    return Share(
-        number=int(number[1]),
-        uid=meta["uid"],
-        ask=ask,
-        held=_held(status, ask.workers) if "Admitted" in is_true else 0,
-        lost=bool(ended) or annotations.get(TEMPLATE_HASH) != made_from,
-        going="deletionTimestamp" in meta,
-        said=printable(told.get("message") or UNSEEN),
-        reserved=reserved,
-        ended=bool(ended) and told.get("reason") != PREEMPTED,
-        flavors=_flavors(status),
-        checks=tuple(_checks(status)),
-    )
-
-
-def _flavors(status: Object) -> tuple[str, ...]:
-    """The assigned flavors in the order of their resources' names, each once."""
-    sets = (status.get("admission") or {}).get("podSetAssignments") or ()
-    found = (one.get("flavors") or {} for one in sets if one["name"] == POD_SET)
-    return tuple(dict.fromkeys(flavor for flavors in found for _, flavor in sorted(flavors.items())))
-
-
-def _checks(status: Object) -> Iterator[Update]:
-    for check in status.get("admissionChecks") or ():
-        for update in check.get("podSetUpdates") or ():
-            if update.get("name") == POD_SET:
-                yield of_check(check.get("name", ""), update)
-
-
-def _held(status: Object, asked: int) -> int:
-    """The number of admitted workers, less those given back. Kueue counts the latter from the number requested."""
-    sets = (status.get("admission") or {}).get("podSetAssignments") or ()
-    admitted: int = sum(one.get("count", asked) for one in sets if one["name"] == POD_SET)
-    back: int = sum(one["count"] for one in status.get("reclaimablePods") or () if one["name"] == POD_SET)
-    return max(0, min(admitted, asked - back))
 
 
 def there_of(workers: Iterable[Worker]) -> There:

@@ -83,7 +83,7 @@ HISTORY = {
         (formed, replace(again, leaving=(B,)), "worker 1 was told to leave, and is in round 3"),
         (forming, replace(again, finished=(B,)), "worker 1 has finished, and is in round 3"),
     ],
-    history.given_up_for_good: [
+    history.replaced_for_good: [
         (replace(formed, replacements={1: 2}), formed, "the replacements of worker 1 fell from 2 to 0"),
         (formed, replace(formed, finished=(B,), replacements={1: 1}), "worker 1 has finished, and was replaced"),
         (formed, replace(forming, leaving=(B,)), "worker 1 was told to leave, and was not given up"),
@@ -393,7 +393,7 @@ STEPS = {
         (step(formed, a_done, worker(A, FINISH, deleting=True), b), INVENTED),
         (step(formed, a_done, worker(A, FINISH), b, suspend=True), INVENTED),
     ],
-    invariants.given_up_for_a_cause: [
+    invariants.replaced_for_a_cause: [
         (step(formed, b_lost, a, b), "worker 1 was replaced without a cause"),
         (step(pings(formed, DONE, OPEN), pings(b_lost), a, b), "worker 1 was replaced without a cause"),
         (step(pings(formed, DONE, RUNS), pings(b_lost), a, answered), "worker 1 was replaced without a cause"),

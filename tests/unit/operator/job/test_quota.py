@@ -18,10 +18,8 @@ from elasticjob_operator.job.quota import (
     NO_DEFAULT,
     TWICE,
     UNLIMITED,
-    UNSEEN,
     Need,
     Plan,
-    Share,
     There,
     allowance,
     allowed,
@@ -29,9 +27,9 @@ from elasticjob_operator.job.quota import (
     explained,
     need_of,
     plan,
-    share_of,
     there_of,
 )
+from elasticjob_operator.job.share import UNSEEN, Share, share_of
 from elasticjob_operator.objects.admitted import of_check
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import Ask, ask_of, render_workload
