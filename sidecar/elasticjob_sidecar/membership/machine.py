@@ -2,12 +2,11 @@
 """One worker's side of the rendezvous: the answers to its trainer, and its record's requests to the operator.
 
 Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, compared only with itself).
-After each input `take` returns all its consequences, as one value. The table in `modes` has its moves.
+After each input `take` returns all its consequences, as one value. The table in `modes` has its moves. A torchrun
+whose stage is finished ends in success at once, as in a restarted container.
 
 Invariants: no trainer replaces one that lives; a round is handed to one trainer process only, by one incarnation of the
 sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before the next Join.
-
-A torchrun whose stage is finished ends in success at once, as in a restarted container.
 """
 
 from dataclasses import dataclass, field

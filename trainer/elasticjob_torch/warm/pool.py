@@ -23,6 +23,7 @@ from elasticjob_torch.warm.handed import Handed
 from elasticjob_torch.warm.learned import Learned
 from elasticjob_torch.warm.orders import Read
 from elasticjob_torch.warm.process import PrestartedProcess, Start
+from elasticjob_torch.warm.reserve import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,8 +35,6 @@ _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
 _LOOK_SECONDS = 0.1  # between two checks of the memory for prestarted processes
 _AGAIN_SECONDS = 60.0  # before imports that were not taken are reported again
-_GUESSED_BYTES = 400 << 20
-_MIB = 1 << 20
 
 
 class Pool:
@@ -49,15 +48,13 @@ class Pool:
 
     def __init__(self, given: Sequence[str] = (), *, cautious: bool = False) -> None:
         self._learned = Learned(given)
-        self._cautious = cautious
         self._on_learned: Callable[[list[str]], bool] | None = None
         self._told: list[str] = []
         self._tell_from = 0.0
         self._lock = threading.RLock()
         self._prestarted: dict[int, PrestartedProcess] = {}
         self._starts: dict[int, Start] = {}
-        self._bytes = _GUESSED_BYTES
-        self._lacks_room = False
+        self._reserve = Reserve(cautious=cautious)
         self._told_of_nothing = False
         self._off = ""
         self._handed = Handed(self._learned, self._blame)
@@ -89,7 +86,7 @@ class Pool:
         with self._lock:
             imports = self._learned.imports(local_rank)
             is_wanted = bool(imports) and local_rank not in self._prestarted
-            if self._closed.is_set() or self._off or not is_wanted or not self._has_room():
+            if self._closed.is_set() or self._off or not is_wanted or not self._reserve.has_room(self._importing()):
                 return
             if any(map(os.isatty, start.outputs)):
                 self._stop("they write to a terminal, which early imports would not see")
@@ -225,7 +222,7 @@ class Pool:
                 prestarted.imports = self._learned.compare(
                     prestarted.imports, prestarted.states, message["done"], message["differs"]
                 )
-                self._bytes = room.anonymous_bytes(prestarted.popen.pid) or self._bytes
+                self._reserve.measured(prestarted.popen.pid)
                 self._tell_of_prestarted()
             elif "unfit" in message:
                 for found in message["unfit"]:
@@ -284,7 +281,7 @@ class Pool:
             return False
         prestarted = self._prestarted.get(0)
         if prestarted is None:
-            return bool(self._off) or self._lacks_room  # otherwise one is to come
+            return bool(self._off) or self._reserve.lacks_room  # otherwise one is to come
         return prestarted.modules > 0 and prestarted.imports == self._learned.imports(0)
 
     def _refill(self) -> None:
@@ -319,35 +316,7 @@ class Pool:
         """Return how many prestarted processes have not reported the end of their imports."""
         return sum(not prestarted.modules for prestarted in self._prestarted.values())
 
-    def _has_room(self) -> bool:
-        """Say whether there is memory for one more, beside the future needs of those that still import."""
-        importing = self._importing()
-        needed = self._bytes * (1 + importing)
-        short = [(kept, free) for free, kept in self._rooms() if free < needed + kept]
-        if not short:
-            self._lacks_room = False
-        elif not importing and not self._lacks_room:
-            self._lacks_room = True
-            log.info(
-                "processes start in the ordinary way: a prestarted one needs %d MiB, beside which %d MiB are kept for "
-                "the training%s; this container has room for %d MiB",
-                self._bytes // _MIB,
-                short[0][0] // _MIB,
-                " (half of it with spec.warmRestart Enabled)" if self._cautious else "",
-                max(short[0][1], 0) // _MIB,
-            )
-        return not short
-
-    def _rooms(self) -> list[room.Room]:
-        """Return the memory rooms, with the reserve of each after one more prestart."""
-        return [room.Room(free, reserve * (2 if self._cautious else 1)) for free, reserve in room.rooms()]
-
     def _end_if_short(self) -> None:
         """End all prestarted processes when the training needs their memory, before the kernel ends the container."""
-        short = [each for each in (room.rooms() if self._prestarted else ()) if each.free < each.reserve]
-        if short:
-            free, reserve = short[0]
-            self.give_up(
-                f"prestarted ones were ended, as this container has {max(free, 0) // _MIB} MiB of memory left, and "
-                f"{reserve // _MIB} are kept for the training"
-            )
+        if self._prestarted and (why := self._reserve.shortage()):
+            self.give_up(why)

@@ -114,7 +114,7 @@ def test_the_next_one_is_prestarted_without_an_import_that_cannot_be_early(agent
 
 @pytest.mark.parametrize("cautious", [True, False])
 def test_no_process_is_prestarted_where_there_is_no_room(agent, launch, monkeypatch, cautious):
-    agent.pool._cautious = cautious
+    agent.pool._reserve.cautious = cautious
     kept = 200 if cautious else 100
     free = [399 + kept]
     monkeypatch.setattr(room, "rooms", lambda: [room.Room(free[0] << 20, 100 << 20)])
