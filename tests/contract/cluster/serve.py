@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a caller may tell the cluster and ask it: `POST /<command>` with arguments as JSON, answered with JSON.
 
-create(spec)                 an ElasticJob; returns its name
+create(spec)                 an ElasticJob; returns its name as soon as `view` shows it
 patch(job, spec)             changes of its spec
 delete(job)                  with all that belongs to it
 delete_pod(pod)
@@ -15,6 +15,7 @@ view(job, after, seconds)    the job, its pods and records as soon as anything i
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -26,7 +27,7 @@ from contract.cluster.pod import JOB
 from contract.cluster.proxy import Proxy
 from support.api_client import ApiError, Object
 
-REMOVE_SECONDS = 100.0
+SEEN_SECONDS = 100.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}
 
@@ -67,6 +68,15 @@ class Commands:
             objects[body["metadata"]["name"]] = body
         self.changed()
 
+    async def _until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait for what a watch has to show. Raises RuntimeError after SEEN_SECONDS."""
+        try:
+            async with asyncio.timeout(SEEN_SECONDS):
+                while not condition():
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise RuntimeError(f"{what}: not within {SEEN_SECONDS:g} s") from error
+
     async def _serve(self, request: web.Request) -> web.Response:
         command = getattr(self, "do_" + request.match_info["command"])
         try:
@@ -80,6 +90,7 @@ class Commands:
         name = next(self._names)
         body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
         await self._api.call("POST", JOBS, body | {"spec": {"template": TEMPLATE} | spec})
+        await self._until(f"{name} in the watch", lambda: name in self._jobs)
         return name
 
     async def do_patch(self, job: str, spec: Object) -> None:
@@ -91,9 +102,7 @@ class Commands:
         for pod in [pod for pod in self.kubelet.pods.values() if pod.job == job]:
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{CORE}/pods/{pod.name}")
-        async with asyncio.timeout(REMOVE_SECONDS):
-            while any(pod.job == job for pod in self.kubelet.pods.values()):
-                await self._changed.wait()
+        await self._until(f"{job} without pods", lambda: all(pod.job != job for pod in self.kubelet.pods.values()))
         for path in (f"{CORE}/serviceaccounts", f"{RBAC}/rolebindings", f"{RBAC}/roles"):
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{path}/{job}-worker")
