@@ -3,6 +3,7 @@
 term."""
 
 import logging
+import random
 import time
 
 from elasticjob.api import JOB_LEFT, ElasticJobStatus, LeaseIdentity
@@ -13,7 +14,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
-from elasticjob_operator.job.pace import Due, pace_of, told_by
+from elasticjob_operator.job.pace import Due, pace_of, progress_seconds, told_by
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
@@ -32,7 +33,8 @@ class StatusWriter:
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
         self._announcer, self._rivalry = announcer, rivalry
-        self._written_at = 0.0
+        # the time of the previous leader's last write is unknown: a take-over would write all progress at once
+        self._written_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
         self._differs_at: float | None = None
         self._told_at: float | None = None
 
