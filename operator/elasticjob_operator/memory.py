@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
-from elasticjob.pods import template_hash
+from elasticjob.objects import Object
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -55,16 +55,16 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """The memory of one job; times are in seconds.
 
-    `phase`: the phase that `clocks` belong to, once known. `heard`: time of the oldest event not yet reflected in a
-    status, in monotonic seconds. `access_at`: when the workers' access is next checked although no pod is to be made,
-    in monotonic seconds; after a take-over an option of the operator may have changed. `going`: since when pods have
-    been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted. `min_available`:
-    that of a closed budget. `asked`: the round in which all members were asked about a stall. `restless`: the members
-    that ended formed rounds by joining again. `false_alarms`: the members that suspected others without cause. `start`
-    and `network`: what the last step found of the round's start and network, None for `network` before the first step.
-    `crashes`: how often containers that continue after success have failed. `rejecting`: the nodes that have rejected
-    pods, by index. `troubles`: what sidecars reported in the last step as keeping their workers away. `ends`: the job's
-    namespace is being deleted.
+    `spec`: the last one, as JSON and parsed. `phase`: the phase that `clocks` belong to, once known. `heard`: time of
+    the oldest event not yet reflected in a status, in monotonic seconds. `access_at`: when the workers' access is
+    next checked although no pod is to be made, in monotonic seconds; after a take-over an option of the operator may
+    have changed. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced
+    that they may be evicted. `min_available`: that of a closed budget. `asked`: the round in which all members were
+    asked about a stall. `restless`: the members that ended formed rounds by joining again. `false_alarms`: the
+    members that suspected others without cause. `start` and `network`: what the last step found of the round's start
+    and network, None for `network` before the first step. `crashes`: how often containers that continue after success
+    have failed. `rejecting`: the nodes that have rejected pods, by index. `troubles`: what sidecars reported in the
+    last step as keeping their workers away. `ends`: the job's namespace is being deleted.
     """
 
     uid: str
@@ -77,6 +77,7 @@ class Memory:
     pods: WorkerPods
     gang: Gang
     questions: SidecarQuestions
+    spec: tuple[Object | None, ElasticJobSpec] | None = None
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
@@ -94,6 +95,14 @@ class Memory:
     rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     troubles: Mapping[PodKey, Wait] = field(default_factory=lambda: MappingProxyType({}))
     ends: bool = False
+
+    def spec_of(self, job: Object) -> ElasticJobSpec:
+        """The job's spec: the same object while it says the same, with all that is derived from it. Raises
+        ValidationError."""
+        body = job.get("spec")
+        if self.spec is None or self.spec[0] != body:
+            self.spec = body, ElasticJobSpec.parse(body)
+        return self.spec[1]
 
     def access_due_in(self) -> float:
         """Seconds until the access is to be checked, 0 once it is due."""
@@ -115,7 +124,7 @@ class Memory:
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The observer for pods made from `spec`."""
         keys = spec.rank_order.topology_keys if spec.rank_order else ()
-        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy, keys
+        read_by = spec.template_hash, spec.drain.taints, spec.pod_failure_policy, keys
         known = self.observer
         if (known.made_from, known.drained, known.policy, known.topology_keys) != read_by:
             hint = None if self.template.problem else template.hint(spec)

@@ -3,6 +3,7 @@
 term."""
 
 import logging
+import math
 import random
 import time
 
@@ -33,8 +34,9 @@ class StatusWriter:
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
         self._announcer, self._rivalry = announcer, rivalry
-        # the time of the previous leader's last write is unknown: a take-over would write all progress at once
-        self._written_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
+        self._written_at = -math.inf
+        # the previous leader may have shown progress at any time; a take-over must not write that of all jobs at once
+        self._shown_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
         self._differs_at: float | None = None
         self._told_at: float | None = None
 
@@ -51,7 +53,14 @@ class StatusWriter:
             self._differs_at = None
             return Unchanged()
         self._differs_at = now if self._differs_at is None else self._differs_at
-        pace = pace_of(report.before, told, now - self._written_at, now - self._differs_at, len(self._cache))
+        pace = pace_of(
+            report.before,
+            told,
+            written=now - self._written_at,
+            shown=now - self._shown_at,
+            differs=now - self._differs_at,
+            jobs=len(self._cache),
+        )
         if not isinstance(pace, Due):
             return pace
         try:
@@ -63,7 +72,8 @@ class StatusWriter:
             return Retry(0.0)
         self._cache.note_job(written)
         self._rivalry.wrote()
-        self._written_at, self._differs_at = time.monotonic(), None
+        self._written_at = self._shown_at = time.monotonic()
+        self._differs_at = None
         return Written()
 
     def _tell(self, report: Report, other: LeaseIdentity, now: float) -> None:
