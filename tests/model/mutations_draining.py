@@ -96,12 +96,12 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
-        "elasticjob_operator.job.drain:still_there": (
+        "elasticjob_operator.job.evictions:still_there": (
             replace(
                 "draining: the grace begins anew with each look", "known.get(pod_key, now)", "now", by="operator drain"
             ),
         ),
-        "elasticjob_operator.job.drain:budget_of": (
+        "elasticjob_operator.job.evictions:budget_of": (
             replace(
                 "draining: the budget never opens",
                 "Budget.OPEN if is_over else Budget.CLOSED",

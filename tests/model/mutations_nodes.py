@@ -5,10 +5,10 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+        "elasticjob_operator.actions.decided_pods:DecidedPods._make": (
             omit(
                 "a pod does not keep off the node that rejected the one before",
-                "memory.rejecting",
+                "nodes.rejecting",
                 by="operator reconciler",
             ),
         ),
@@ -82,10 +82,11 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.reconciler:Reconciler._wake": (
-            omit(
+        "elasticjob_operator.job.bad_nodes:BadNodes.again": (
+            replace(
                 "nodes: it is forgotten only when something happens",
-                "if forgotten is not None and (not decision.state.ended): ...",
+                "None if ended else forgotten_in(report.spec, report.of(BadNodesFound).record, report.now)",
+                "None",
                 by="operator reconciler",
             ),
         ),

@@ -10,9 +10,20 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import has_joined, is_between_stages
 from elasticjob.terms import RendezvousPhase, RequestType
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import SidecarTroubles
 
 NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
 HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"
+
+
+class Absences(Concern):
+    """The wanted workers of one job that are absent."""
+
+    def judge(self, report: Report) -> Report:
+        said = {**report.observer.waits, **report.of(SidecarTroubles).waits}
+        return report._replace(waits=waits_of(report.bounds, report.decision.state, report.workers, said))
 
 
 def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:

@@ -12,7 +12,8 @@ Wall-clock times are compared, because the record outlives every other clock. Th
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
@@ -22,9 +23,44 @@ from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Decision, Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NAMED = 3
+
+
+class BadNodesFound(NamedTuple):
+    """What one step finds. `record`: the record of failures. `rejecting`: the nodes that have rejected pods, by
+    index."""
+
+    record: tuple[NodeFailures, ...] = ()
+    rejecting: Mapping[int, frozenset[str]] = MappingProxyType({})
+
+
+class BadNodes(Concern):
+    """The nodes on which workers of one job have failed, or that have rejected its pods."""
+
+    def __init__(self) -> None:
+        self._rejecting: Mapping[int, frozenset[str]] = {}
+
+    def see(self, report: Report) -> Report:
+        pods, waits = report.observer.pods, report.observer.waits
+        return report._replace(workers=freed(report.spec, report.before, report.workers, pods, waits, report.now))
+
+    def judge(self, report: Report) -> Report:
+        spec, decision, pods = report.spec, report.decision, report.observer.pods
+        record = noted(report.job["metadata"]["name"], spec, report.before, decision, pods, report.now)
+        found = BadNodesFound(record, rejecting(self._rejecting, decision, report.workers, pods))
+        return report.noting(found, waits=explained(report.waits, spec, record))
+
+    def after(self, report: Report) -> Iterator[Event]:
+        self._rejecting = report.of(BadNodesFound).rejecting
+        return news(report.before, report.of(BadNodesFound).record)
+
+    def again(self, report: Report, now: float) -> float | None:
+        ended = report.decision.state.ended
+        return None if ended else forgotten_in(report.spec, report.of(BadNodesFound).record, report.now)
 
 
 def noted(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from elasticjob.members import Member
 from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 MOST_ALARMS, WITHIN_SECONDS = 10, 60.0
 
@@ -23,13 +25,16 @@ class _Suspicion:
 
 
 @dataclass(slots=True)
-class FalseAlarms:
+class FalseAlarms(Concern):
     """The suspicions in one job, as far as this leader has seen them: the members that each member last suspected, the
     open suspicions, and the times at which unfounded ones began."""
 
     _suspected: dict[Member, frozenset[Member]] = field(default_factory=dict)
     _open: dict[tuple[Member, Member], _Suspicion] = field(default_factory=dict)
     _alarms: dict[Member, frozenset[float]] = field(default_factory=dict)
+
+    def see(self, report: Report) -> Report:
+        return report._replace(workers=self.marked(report.decision.state, report.workers, report.at))
 
     def marked(self, state: State, workers: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
         """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. If the

@@ -15,6 +15,8 @@ from elasticjob.blockers import CONTAINER_FAILED
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
@@ -36,6 +38,21 @@ class Finishing(NamedTuple):
     @property
     def message(self) -> str:
         return "; ".join(filter(None, (self.sentence, self.failed)))
+
+
+class FinishingContainers(Concern):
+    """The containers of one job that continue after success."""
+
+    def __init__(self) -> None:
+        self._crashes: Crashes = {}
+
+    def judge(self, report: Report) -> Report:
+        state, known = report.decision.state, self._crashes
+        return report.noting(finishing_of(report.spec, report.before, state, report.workers, known, report.now))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._crashes = report.of(Finishing).crashes
+        return report.of(Finishing).news
 
 
 def finishing_of(

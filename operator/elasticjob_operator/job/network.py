@@ -18,6 +18,9 @@ from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import SidecarTroubles
 
 CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
 STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow for a while
@@ -53,6 +56,25 @@ class Network(NamedTuple):
     cut_off: frozenset[PodKey] = frozenset()
     again: float | None = None
     news: tuple[Event, ...] = ()
+
+
+class NetworkFaults(Concern):
+    """The network between the members of one job."""
+
+    def __init__(self) -> None:
+        self._last: Network | None = None
+
+    def see(self, report: Report) -> Report:
+        job, workers, troubled = report.job["metadata"]["name"], report.workers, report.of(SidecarTroubles).waits
+        found = network_of(job, report.before, report.decision.state, workers, self._last, report.at, troubled)
+        return report.noting(found, workers=marked(found, workers))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._last = report.of(Network)
+        return self._last.news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Network).again
 
 
 def network_of(

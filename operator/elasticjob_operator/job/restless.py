@@ -15,6 +15,8 @@ from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.losses import breaks
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase, RoundCause
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 MOST_ROUNDS, WITHIN_SECONDS = 3, 60.0
 
@@ -30,10 +32,14 @@ class _Ended:
 
 
 @dataclass(slots=True)
-class Restless:
+class Restless(Concern):
     """The rounds that members of one job have ended, as far as this leader has seen."""
 
     _rounds: dict[Member, dict[int, _Ended]] = field(default_factory=dict)
+
+    def see(self, report: Report) -> Report:
+        state, observer = report.decision.state, report.observer
+        return report._replace(workers=self.marked(state, report.workers, lambda: observer.said, report.at))
 
     def marked(
         self,

@@ -15,6 +15,8 @@ from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
 MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
@@ -51,6 +53,26 @@ class Hang(NamedTuple):
     of: PodKey | None = None
     again: float | None = None
     news: tuple[Event, ...] = ()
+
+
+class Hangs(Concern):
+    """Whether the training of one job hangs."""
+
+    def __init__(self) -> None:
+        self._asked = NOBODY
+
+    def see(self, report: Report) -> Report:
+        spec, workers = report.spec, report.workers
+        said = report.observer.said if spec.progress_deadline_seconds else {}
+        hang = hang_of(spec, report.before, workers, said, self._asked, report.at)
+        return report.noting(hang, workers=marked(hang, spec, workers))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._asked = report.of(Hang).asked
+        return report.of(Hang).news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Hang).again
 
 
 class Answer(NamedTuple):

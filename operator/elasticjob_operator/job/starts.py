@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus
 from elasticjob.rendezvous import Event
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.progress import said_by_first
+from elasticjob_operator.job.report import Report
 
 LONGEST_SECONDS = 600.0  # a script may have no process group and report nothing
 TRAINING_STARTED = "TrainingStarted"
@@ -28,6 +31,25 @@ class Start(NamedTuple):
 
 
 UNKNOWN = Start()
+
+
+class Starts(Concern):
+    """Whether the round of one job trains."""
+
+    def __init__(self) -> None:
+        self._known = UNKNOWN
+
+    def see(self, report: Report) -> Report:
+        before = report.before
+        said = said_by_first(report.view, report.decision.state) if before.starting else None
+        return report.noting(start_of(before, said, self._known, report.now))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._known = report.of(Start)
+        return self._known.news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Start).again
 
 
 def start_of(before: ElasticJobStatus, said: ElasticWorkerStatus | None, known: Start, now: str) -> Start:

@@ -21,10 +21,10 @@ sys.exit(main(sys.argv[1:]))
 """
 WITHOUT_EXPIRY = """
 import sys
-from elasticjob_operator import reconciler
+from elasticjob_operator.actions import expiry
 from elasticjob_operator.job.outcome import Done
 from simulation.__main__ import main
-reconciler.expiry_of = lambda *_: Done()
+expiry.expiry_of = lambda *_: Done()
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -15,6 +15,7 @@ from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job import bad_nodes
+from elasticjob_operator.job.bad_nodes import BadNodesFound
 from support.operator_objects import job, pod
 from support.statuses import status
 
@@ -42,7 +43,7 @@ class Record:
         decision = Decision(self.state, failed=tuple(Failed(pod_key, judged) for pod_key, judged in failed))
         found = bad_nodes.noted("digits", self.spec, self.before, decision, pods(), self.now)
         self.told += [event.message for event in bad_nodes.news(self.before, found)]
-        self.before = ElasticJobStatus.parse(status(self.state, self.before, node_failures=found).dump())
+        self.before = ElasticJobStatus.parse(status(self.state, self.before, facts=[BadNodesFound(found)]).dump())
         return found
 
     def form(self, round: int, **changes: Any) -> None:

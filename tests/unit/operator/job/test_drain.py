@@ -9,7 +9,8 @@ from elasticjob.reading import Node, Pod, Taint
 from elasticjob.reading.node import CORDONED
 from elasticjob.reading.waits import Reason
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
-from elasticjob_operator.job.drain import Budget, budget_of, draining_by, still_there
+from elasticjob_operator.job.drain import draining_by
+from elasticjob_operator.job.evictions import Budget, budget_of, still_there
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 

@@ -25,7 +25,7 @@ def told(world: JobOnPaper, before: ElasticJobStatus | None = None, now: str = N
     spec = {"replicas": world.spec.replicas, "maxRestarts": world.spec.max_restarts}
     made = report(world.state, before, spec=spec, workers=workers, now=now)
     found = finishing_of(made.spec, before, world.state, workers, known, now)
-    return status_of(made._replace(finishing=found))
+    return status_of(made.noting(found))
 
 
 def finishing(status: ElasticJobStatus) -> tuple[str, str, str] | None:

@@ -35,7 +35,7 @@ class Job(JobOnPaper):
         self.workers = {one.pod_key: one for one in marked(self.network, workers)}
         decision = super().step()
         self.workers = {key: one.__class__(**_without_mark(one)) for key, one in self.workers.items()}
-        self.before = status(self.state, self.before, network=self.network)
+        self.before = status(self.state, self.before, facts=[self.network])
         return decision
 
     def part(self, *of: int) -> None:

@@ -31,7 +31,7 @@ class Job:
         self.agree()
 
     def agree(self) -> None:
-        self.before = status(self.state, self.before, spec=self.spec.dump(), hang=self.hang)
+        self.before = status(self.state, self.before, spec=self.spec.dump(), facts=[self.hang])
 
     def say(self, *indices: int, stalled: bool = True, waits: float | None = None, round: int = 3, **said: Any) -> None:
         stall = Stall(round=round, stalled=stalled, **said)

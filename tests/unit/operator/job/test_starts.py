@@ -23,7 +23,7 @@ def look(
 ) -> tuple[Start, ElasticJobStatus]:
     """What is found at that time, and the status that says it."""
     found = start_of(before, ElasticWorkerStatus(**said), known, AT % minute)
-    return found, status(FORMED, before, start=found)
+    return found, status(FORMED, before, facts=[found])
 
 
 def test_a_round_that_is_formed_starts() -> None:
@@ -64,5 +64,5 @@ def test_where_nothing_tells_it_counts_as_training_after_a_while() -> None:
 
 def test_a_round_that_ended_starts_no_more() -> None:
     found, _ = look(formed())
-    ended = status(replace(FORMED, phase="Forming", round=4), formed(), start=found)
+    ended = status(replace(FORMED, phase="Forming", round=4), formed(), facts=[found])
     assert not ended.starting
