@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elasticjob.members import Member
-from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob.rendezvous import PodState, Worker
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
@@ -34,11 +34,8 @@ class FalseAlarms(Concern):
     _alarms: dict[Member, frozenset[float]] = field(default_factory=dict)
 
     def see(self, report: Report) -> Report:
-        return report._replace(workers=self.marked(report.decision.state, report.workers, report.at))
-
-    def marked(self, state: State, workers: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. If the
-        status could not be written, this may be called again for the same state."""
+        """Workers to be replaced look as if the cluster had ended their pods, and suspect nobody."""
+        state, workers, now = report.decision.state, report.workers, report.at
         present = {worker.member: worker for worker in workers if worker.member}
         for member, worker in present.items():
             suspected = frozenset(one for one in worker.suspects if one in present and one != member)
@@ -52,7 +49,7 @@ class FalseAlarms(Concern):
             for member, times in self._alarms.items()
             if member in present and (recent := frozenset(at for at in times if now - at <= WITHIN_SECONDS))
         }
-        return tuple(self._marked(worker) for worker in workers)
+        return report._replace(workers=tuple(self._marked(worker) for worker in workers))
 
     def _settle(self, present: Mapping[Member, Worker]) -> None:
         """A suspicion is over once its member acks a later ping, suspects the other in turn, or is gone."""

@@ -9,7 +9,7 @@ script that reports its steps says more: model and checkpoint are loaded before 
 from datetime import datetime
 from typing import NamedTuple
 
-from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus
+from elasticjob.api import ElasticWorkerStatus
 from elasticjob.rendezvous import Event
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.progress import said_by_first
@@ -40,9 +40,7 @@ class Starts(Concern):
         self._known = UNKNOWN
 
     def see(self, report: Report) -> Report:
-        before = report.before
-        said = said_by_first(report.view, report.decision.state) if before.starting else None
-        return report.noting(start_of(before, said, self._known, report.now))
+        return report.noting(start_of(report, self._known))
 
     def after(self, report: Report) -> tuple[Event, ...]:
         self._known = report.of(Start)
@@ -52,15 +50,15 @@ class Starts(Concern):
         return report.of(Start).again
 
 
-def start_of(before: ElasticJobStatus, said: ElasticWorkerStatus | None, known: Start, now: str) -> Start:
-    """Whether the round trains. `before`: the status, which says that the round starts. `said`: the record of its rank
-    0. `known`: the result of the last step. `now`: wall-clock time."""
-    round = before.rendezvous.round
+def start_of(report: Report, known: Start) -> Start:
+    """Whether the round trains. `known`: the result of the last step."""
+    before, round = report.before, report.before.rendezvous.round
     if not before.starting or not before.history or before.history[-1].round != round:
         return Start(round)
     if known.round == round and known.seconds is not None:  # announced already, and not written yet
         return known._replace(news=())
-    passed = (datetime.fromisoformat(now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
+    passed = (datetime.fromisoformat(report.now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
+    said = said_by_first(report.view, report.decision.state)
     how = _trains(round, said, reports=before.progress is not None and before.progress.step is not None)
     if how:
         message = f"round {round} trains, {passed:g} s after it was formed: {how}"

@@ -10,13 +10,13 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec, State
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.finishing import FinishingContainers
 from elasticjob_operator.job.measurements import Measurement, Metric, Times, measure
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
-from support.statuses import NOW, report, status
+from support.statuses import report, status
 
 
 class Led(JobOnPaper):
@@ -48,7 +48,7 @@ class Led(JobOnPaper):
         }
         given["maxRestarts"], workers = ruled.max_restarts, tuple(self.workers.values())
         made = report(decision.state, self.status, spec=given, workers=workers, decision=decision, term=self.term)
-        return made.noting(finishing_of(made.spec, self.status, decision.state, workers, {}, NOW))
+        return FinishingContainers().judge(made)
 
     def new_leader(self) -> None:
         self.term += 1
