@@ -8,7 +8,6 @@ from elasticjob_operator.actions.access import Access
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.job.absent import Absences
-from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.bad_nodes import BadNodes
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.deadline import Deadline
@@ -28,18 +27,17 @@ def concerns_of(
     """The concerns of one job: those given, which others need to know too, and all the rest."""
     return (
         questions,
-        Absences(),  # by the troubles of sidecars
-        NetworkFaults(),  # unless those explain a silence
+        NetworkFaults(),  # the troubles of sidecars explain a silence
         FinishingContainers(),
         Hangs(),
         Starts(),
         clocks,
-        BadNodes(),  # explains absences
+        BadNodes(),
         FalseAlarms(),  # hides suspicions, which NetworkFaults has read
         Restless(),  # nobody who hangs
-        gang,  # counts workers as all above have marked them, and explains absences
+        gang,  # counts workers as all above have marked them
         Deadline(),  # does not run in a suspension, which may be for lack of quota
-        AnnouncedReasons(),  # of absences that are explained
+        Absences(),  # by the troubles of sidecars, and by the nodes that are avoided
         evictions,
         access,
     )

@@ -139,9 +139,6 @@ class Gang(Concern):
         bounds = rendezvous_spec(allowance.of(spec), len(workers), starts_torchrun=starts_torchrun)
         return report.noting(allowance, bounds=bounds)
 
-    def judge(self, report: Report) -> Report:
-        return report._replace(waits=quota.explained(report.waits, report.spec))
-
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
             return UNLIMITED

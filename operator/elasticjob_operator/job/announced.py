@@ -5,25 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elasticjob.reading.waits import Wait
-from elasticjob.rendezvous import Event
-from elasticjob_operator.job.concern import Concern
-from elasticjob_operator.job.report import Report
 
 
 @dataclass(slots=True)
-class AnnouncedReasons(Concern):
+class AnnouncedReasons:
     """The reasons already announced as events. Each is announced once between two rounds, however often it comes and
     goes."""
 
     round: int = -1
     reasons: set[str] = field(default_factory=set)
-
-    def after(self, report: Report) -> list[Event]:
-        found = self.news(report.decision.state.last_formed, report.before.reason, report.waits)
-        return [
-            Event(wait.reason, f"{wait.whose} {index}: {wait.sentence}", wait.is_fault, worker=index)
-            for index, wait in found
-        ]
 
     def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
         """The waits to announce now, as pairs of index and wait. `before`: the reason that the status already gives."""

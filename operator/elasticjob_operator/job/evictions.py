@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job's PodDisruptionBudget allows the eviction of its pods. Pure."""
+"""What a job's PodDisruptionBudget allows: of which pods the eviction, and down to which number of ready ones. Pure.
+
+The cluster allows the eviction of as many pods as are ready beyond `minAvailable`. So the number is never less than the
+pods that can be ready. It grows before a pod is made. It falls only after fewer pods have existed for long enough that
+the disruption controller has seen the others go. A number far above all pods would protect them too, but monitoring
+would report a budget without enough healthy pods.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -11,8 +17,9 @@ from elasticjob.rendezvous import Event
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.spec import DrainSpec
 from elasticjob_operator.job.concern import Concern
-from elasticjob_operator.job.min_available import MinAvailable, that_may_be_ready
 from elasticjob_operator.job.report import Report
+
+SETTLE_SECONDS = 60.0  # until `minAvailable` falls
 
 
 class Budget(Enum):
@@ -21,6 +28,24 @@ class Budget(Enum):
     CLOSED = "none"
     OPEN = "all"
     NONE = "there is no budget, or the user's own"
+
+
+class MinAvailable(NamedTuple):
+    """`pods`: the number. `since`: when that many pods last existed or were about to be made, in the caller's
+    seconds."""
+
+    pods: int = 0
+    since: float = 0.0
+
+    def following(self, there: int, now: float) -> "MinAvailable":
+        """The next value. `there`: how many pods exist or are about to be made."""
+        if there >= self.pods or now - self.since >= SETTLE_SECONDS:
+            return MinAvailable(there, now)
+        return self
+
+    def settles_in(self, there: int, now: float) -> float | None:
+        """Seconds until the number falls; None if it is not going to."""
+        return self.since + SETTLE_SECONDS - now if there < self.pods else None
 
 
 class Protection(NamedTuple):
@@ -66,7 +91,9 @@ class Evictions(Concern):
 
 
 def _there(report: Report) -> int:
-    return that_may_be_ready(report.view.pods.values(), report.job["metadata"]["uid"])
+    """How many pods the job's budget counts once they are ready, whoever their owner is."""
+    uid = report.job["metadata"]["uid"]
+    return sum(pod.job_uid == uid and not (pod.is_over or pod.deleting) for pod in report.view.pods.values())
 
 
 def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: float) -> dict[PodKey, float]:
