@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from elasticjob.api import ElasticJobStatus
 from elasticjob_operator.cluster.client import Kube
-from elasticjob_operator.job.expiry import Expired, expiry_of
+from elasticjob_operator.job.expiry import expires_in
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.report import Report
 
@@ -20,9 +20,11 @@ class Expiry:
         if not report.decision.state.ended:
             return Done()
         job = report.view.job or report.job  # the newer one
-        expiry = expiry_of(report.spec, ElasticJobStatus.parse(job.get("status")), datetime.now(UTC))
-        if not isinstance(expiry, Expired):
-            return expiry
+        status = ElasticJobStatus.parse(job.get("status"))
+        if (left := expires_in(report.spec, status, datetime.now(UTC))) is None:
+            return Done()
+        if left > 0:
+            return LookAgain(left)
         meta = report.job["metadata"]
         await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
         return Done()

@@ -22,9 +22,8 @@ sys.exit(main(sys.argv[1:]))
 WITHOUT_EXPIRY = """
 import sys
 from elasticjob_operator.actions import expiry
-from elasticjob_operator.job.outcome import Done
 from simulation.__main__ import main
-expiry.expiry_of = lambda *_: Done()
+expiry.expires_in = lambda *_: None
 sys.exit(main(sys.argv[1:]))
 """
 
