@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the API server as parsed JSON. Only the models validate them."""
 
+import json
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
@@ -17,4 +18,13 @@ def without_nulls(value: Any) -> Any:
         return {name: without_nulls(field) for name, field in value.items() if field is not None}
     if isinstance(value, list):
         return [without_nulls(one) for one in value]
+    return value
+
+
+def in_one_order(value: Any) -> Any:
+    """JSON with each list of objects sorted: the API server takes another order for no change of a running job."""
+    if isinstance(value, dict):
+        return {name: in_one_order(field) for name, field in value.items()}
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return sorted(map(in_one_order, value), key=lambda one: json.dumps(one, sort_keys=True))
     return value

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names that the operator sets in a worker's pod, and the wording of kubelet and scheduler. Pure."""
 
-import hashlib
-import json
 import re
-from typing import Any
-
-from elasticjob.spec import ElasticJobSpec
 
 SIDECAR = "elasticjob-sidecar"
 BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: the prefix of the ids of pods that were made at once
@@ -75,21 +70,3 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON keeps numbers of 15 digits exact
     pod_key = (int(found[2]), int(found[3])) if found else None
     return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
-
-
-def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of the settings that running pods depend on. They may change only while there are no pods.
-
-    A list of objects in another order is no change, for the API server neither: it permits that for a running job.
-    """
-    made_from = [_in_one_order(spec.template), spec.nproc_per_node, spec.trainer_container]
-    made_from += [spec.host_network.dump()] if spec.host_network else []
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _in_one_order(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _in_one_order(field) for name, field in value.items()}
-    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
-        return sorted(map(_in_one_order, value), key=lambda one: json.dumps(one, sort_keys=True))
-    return value

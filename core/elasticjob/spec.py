@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The spec of an ElasticJob, with its defaults and its CEL rules."""
 
+import hashlib
+import json
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -22,7 +25,7 @@ from elasticjob.fields import (
     UpToAWeek,
     UserId,
 )
-from elasticjob.objects import without_nulls
+from elasticjob.objects import in_one_order, without_nulls
 from elasticjob.schema import Model, rule, validations
 from elasticjob.sizes import SizesSpec, is_a_size
 from elasticjob.timing import RendezvousSpec
@@ -332,3 +335,11 @@ class ElasticJobSpec(Model):
     def admitted_as_gang(self) -> bool:
         """Whether Workloads of the operator request its quota, in place of each pod."""
         return self.quota_admission == "Gang"
+
+    @cached_property
+    def template_hash(self) -> str:
+        """The hash of the settings that running pods depend on, which may change only while there are no pods. A copy
+        keeps it, so no copy may have another template."""
+        made_from = [in_one_order(self.template), self.nproc_per_node, self.trainer_container]
+        made_from += [self.host_network.dump()] if self.host_network else []
+        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]

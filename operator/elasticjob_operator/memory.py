@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.pods import template_hash
+from elasticjob.objects import Object
 from elasticjob_operator import metrics
 from elasticjob_operator.actions.access import Access
 from elasticjob_operator.actions.decided_pods import DecidedPods
@@ -56,8 +56,9 @@ class Action(Protocol):
 class Memory:
     """The memory of one job. What a concern or an action knows, it keeps itself.
 
-    `actions`: in the order in which they follow from a status. `heard`: time of the oldest event not yet reflected in a
-    status, in monotonic seconds. `ends`: the job's namespace is being deleted.
+    `actions`: in the order in which they follow from a status. `spec`: the last one, as JSON and parsed. `heard`: time
+    of the oldest event not yet reflected in a status, in monotonic seconds. `ends`: the job's namespace is being
+    deleted.
     """
 
     uid: str
@@ -71,14 +72,23 @@ class Memory:
     clocks: RoundClocks
     concerns: tuple[Concern, ...]
     actions: tuple[Action, ...]
+    spec: tuple[Object | None, ElasticJobSpec] | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     heard: float | None = None
     ends: bool = False
 
+    def spec_of(self, job: Object) -> ElasticJobSpec:
+        """The job's spec: the same object while it says the same, with all that is derived from it. Raises
+        ValidationError."""
+        body = job.get("spec")
+        if self.spec is None or self.spec[0] != body:
+            self.spec = body, ElasticJobSpec.parse(body)
+        return self.spec[1]
+
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The observer for pods made from `spec`."""
         keys = spec.rank_order.topology_keys if spec.rank_order else ()
-        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy, keys
+        read_by = spec.template_hash, spec.drain.taints, spec.pod_failure_policy, keys
         known = self.observer
         if (known.made_from, known.drained, known.policy, known.topology_keys) != read_by:
             hint = None if self.template.problem else template.hint(spec)

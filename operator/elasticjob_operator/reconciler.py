@@ -82,7 +82,7 @@ class Reconciler:
         job = view.job
         assert job is not None
         try:
-            spec, before = ElasticJobSpec.parse(job.get("spec")), ElasticJobStatus.parse(job.get("status"))
+            spec, before = memory.spec_of(job), ElasticJobStatus.parse(job.get("status"))
         except ValidationError as error:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return ()

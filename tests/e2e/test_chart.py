@@ -354,6 +354,7 @@ def operators(operator: Namespace) -> set[str]:
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.disruptive("operator")
 def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator: Namespace, job: Job) -> None:
     job.apply(replicas=2)

@@ -10,8 +10,9 @@ from e2e.kube import wait_until
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
-@pytest.mark.parametrize("warm", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["fresh", "warm"])
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
 def test_a_job_completes_when_its_last_worker_has(job: Job, warm: bool) -> None:
     """Rank 0 saves for three seconds after the last step; it is waited for."""
     job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"}, warmRestart=warm_restart(warm))

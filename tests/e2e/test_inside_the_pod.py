@@ -15,26 +15,25 @@ from e2e.scene import scripts
 
 pytestmark = [pytest.mark.real, pytest.mark.torchrun]
 
-LONG = pytest.mark.extended
+ROUNDS = 10
 
 
-@pytest.mark.parametrize(
-    ("warm", "rounds"), [("Auto", 4), pytest.param("Auto", 10, marks=LONG), pytest.param("Disabled", 10, marks=LONG)]
-)
-def test_what_rounds_start_ends_with_them(job: Job, warm: str, rounds: int) -> None:
+@pytest.mark.extended
+@pytest.mark.parametrize("warm", ["Auto", "Disabled"])
+def test_what_rounds_start_ends_with_them(job: Job, warm: str) -> None:
     """torchrun is the container's first process. A torchrun inside the training disturbs no round."""
     job.namespace.apply(scripts(train="parent_train.py"))
     job.apply(replicas=1, maxReplicas=2, warmRestart=warm)
     formed, training = job.wait_for_round(1), job.wait_for_training(1)
     (pod,) = job.member_pods()
     job.logged(pod, "evaluated as 0 of 1")
-    for number in range(2, rounds + 1):
+    for number in range(2, ROUNDS + 1):
         size = 2 - number % 2
         job.scale(size)
         formed = job.wait_for_round(size, after=formed)
         training = job.wait_for_training(size, other_than=training)
 
-    assert (formed.number, job.status["restarts"]) == (rounds, 0)
+    assert (formed.number, job.status["restarts"]) == (ROUNDS, 0)
     job.logged(pod, "ending processes that an earlier round left behind")
     wait_until("no zombie to be left", lambda: not zombies(pod), TOLD_SECONDS, lambda: zombies(pod))
     job.finish_training()

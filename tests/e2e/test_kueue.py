@@ -20,6 +20,7 @@ def apply_queued(job: Job, name: str, priority: str = "low", **settings: Any) ->
     job.namespace.apply(body)
 
 
+@pytest.mark.extended
 def test_a_job_trains_with_what_is_admitted_and_grows_when_another_ends(queues: None, job: Job, other: Job) -> None:
     with queue("shared", 4, job.namespace, other.namespace):
         apply_queued(other, "shared", replicas=2)

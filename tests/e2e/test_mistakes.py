@@ -220,8 +220,13 @@ MISTAKES = {
 
 
 # what they say comes from torch or a Python that has it; from kubelets and container runtimes
-IN_A_POD = {"an exception behind a wrapper", "a rendezvous of its own in a script"}
-OF_TORCH = {"a training that fails", "python in place of torchrun", "a PYTHONPATH of its own"}
+IN_A_POD = {"an exception behind a wrapper"}
+OF_TORCH = {
+    "a rendezvous of its own in a script",
+    "a training that fails",
+    "python in place of torchrun",
+    "a PYTHONPATH of its own",
+}
 OF_KUBELETS = {"no image name", "no secret", "no configmap", "no configmap to mount", "no such command"}
 MARKS = {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
 MARKS |= {name: [pytest.mark.real, pytest.mark.extended] for name in OF_KUBELETS}

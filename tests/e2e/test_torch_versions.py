@@ -7,7 +7,7 @@ import pytest
 
 from e2e.job import OLDEST_TORCH, TRAINER, Job
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.patient, pytest.mark.real]
+pytestmark = [pytest.mark.torchrun, pytest.mark.patient, pytest.mark.real, pytest.mark.extended]
 
 LOCK = Path(__file__).parents[2] / "locks/torch-2.6.txt"
 

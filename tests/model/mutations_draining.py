@@ -148,11 +148,11 @@ MUTATIONS = mutations(
                 by="operator access",
             ),
         ),
-        "elasticjob_operator.cluster.cache:Cache.note_node": (
+        "elasticjob_operator.cluster.cache:Cache._jobs_on": (
             replace(
                 "draining: whoever changes a node wakes no job",
-                "any(pod.node == node.name for pod in view.pods.values())",
-                "not any(pod.node == node.name for pod in view.pods.values())",
+                "any(pod.node in nodes for pod in view.pods.values())",
+                "not any(pod.node in nodes for pod in view.pods.values())",
                 by="operator cache",
             ),
         ),

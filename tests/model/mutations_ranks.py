@@ -54,7 +54,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.memory:Memory.observer_of": (
             omit("ranks: the workers are read without the keys", "topology_keys=keys", by="operator reconciler"),
         ),
-        "elasticjob_operator.cluster.cache:Cache.note_node": (
+        "elasticjob_operator.cluster.cache:Cache._note_node": (
             replace(
                 "ranks: a node that is gone keeps its labels",
                 "self._nodes.pop(node.name, None)",

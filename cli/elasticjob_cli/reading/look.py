@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.blockers import NETWORK_FAULT
-from elasticjob.pods import pod_key_of, template_hash
+from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among
 from elasticjob.rendezvous import Clocks, roster_of
@@ -257,7 +257,7 @@ def look(scene: Scene) -> Look:
 def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iterator[WorkerView]:
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
-    name, made_from = scene.job["metadata"]["name"], template_hash(spec)
+    name, made_from = scene.job["metadata"]["name"], spec.template_hash
     pods = {pod: key for pod in map(Pod.read, scene.pods) if (key := pod_key_of(name, pod.name)) is not None}
     pods = {pod: key for pod, key in pods.items() if key[1] == status.replacements.get(key[0], 0)}
     readings = _readings(scene, status, pods)

@@ -11,7 +11,6 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
-from elasticjob.pods import template_hash
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import State, Worker
@@ -82,7 +81,7 @@ class Gang(Concern):
         """Reads the job's Workloads, if it is time."""
         if self._wants_none or not self._may_have_some(job, spec):
             return
-        meta, made_from = job["metadata"], template_hash(spec)
+        meta, made_from = job["metadata"], spec.template_hash
         within = self._within if spec.admitted_as_gang else REFUSED_SECONDS
         self._is_fresh, key = False, Key(meta["namespace"], meta["name"])
         try:

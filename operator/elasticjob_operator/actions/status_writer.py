@@ -3,6 +3,8 @@
 term."""
 
 import logging
+import math
+import random
 import time
 
 from elasticjob.api import JOB_LEFT, ElasticJobStatus, LeaseIdentity
@@ -13,7 +15,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
-from elasticjob_operator.job.pace import Due, pace_of, told_by
+from elasticjob_operator.job.pace import Due, pace_of, progress_seconds, told_by
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
@@ -32,7 +34,9 @@ class StatusWriter:
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
         self._announcer, self._rivalry = announcer, rivalry
-        self._written_at = 0.0
+        self._written_at = -math.inf
+        # the previous leader may have shown progress at any time; a take-over must not write that of all jobs at once
+        self._shown_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
         self._differs_at: float | None = None
         self._told_at: float | None = None
 
@@ -49,7 +53,14 @@ class StatusWriter:
             self._differs_at = None
             return Unchanged()
         self._differs_at = now if self._differs_at is None else self._differs_at
-        pace = pace_of(report.before, told, now - self._written_at, now - self._differs_at, len(self._cache))
+        pace = pace_of(
+            report.before,
+            told,
+            written=now - self._written_at,
+            shown=now - self._shown_at,
+            differs=now - self._differs_at,
+            jobs=len(self._cache),
+        )
         if not isinstance(pace, Due):
             return pace
         try:
@@ -61,7 +72,8 @@ class StatusWriter:
             return Retry(0.0)
         self._cache.note_job(written)
         self._rivalry.wrote()
-        self._written_at, self._differs_at = time.monotonic(), None
+        self._written_at = self._shown_at = time.monotonic()
+        self._differs_at = None
         return Written()
 
     def _tell(self, report: Report, other: LeaseIdentity, now: float) -> None:

@@ -9,7 +9,6 @@ import re
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
-from elasticjob.pods import template_hash
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.remedies import explained
@@ -32,7 +31,7 @@ class TemplateCheck:
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
         """Checks the template, unless this operator has judged it or another leader has found it valid."""
-        given = (template_hash(spec), spec.sidecar, spec.pod_failure_policy, workloads.problem(job, spec))
+        given = (spec.template_hash, spec.sidecar, spec.pod_failure_policy, workloads.problem(job, spec))
         if given == self._checked:
             return
         if self._checked is None and _was_valid(job, before):

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating
 from elasticjob.objects import Object
-from elasticjob.pods import pod_name, template_hash
+from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import Worker
@@ -63,7 +63,7 @@ class WorkerPods:
 
     def due(self, job: Object, spec: ElasticJobSpec, wanted: Iterable[PodKey]) -> list[PodKey]:
         """The keys of the pods to try now. A refused pod waits for its next try."""
-        if self._made_from != (made_from := template_hash(spec)):
+        if self._made_from != (made_from := spec.template_hash):
             self._refusals, self._made_from = Refusals(), made_from
         return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(job))
 

@@ -3,7 +3,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -112,13 +112,7 @@ class Cache:
     def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
         """Notes the node. Returns the jobs with pods on it if its taints have changed: its other fields change often,
         or matter only for the next round."""
-        before = self._nodes.pop(node.name, None) if deleted else self._nodes.get(node.name)
-        if not deleted and (before is None or before.version <= node.version):
-            self._nodes[node.name] = node
-        now = self._nodes.get(node.name)
-        if (before.taints if before else ()) == (now.taints if now else ()):
-            return []
-        return [key for key, view in self._views.items() if any(pod.node == node.name for pod in view.pods.values())]
+        return self._jobs_on({node.name}) if self._note_node(node, deleted=deleted) else []
 
     def begin_listing(self) -> None:
         """To be called before a list request: objects deleted meanwhile may still be in the answer."""
@@ -147,8 +141,23 @@ class Cache:
     def replace_nodes(self, listing: Listing[Node]) -> list[Key]:
         there = {node.name for node in listing.items}
         left = [one for one in self._nodes.values() if one.name not in there and one.version <= int(listing.version)]
-        found = [self.note_node(node) for node in listing.items] + [self.note_node(one, deleted=True) for one in left]
-        return [key for keys in found for key in keys]
+        changed = {node.name for node in listing.items if self._note_node(node)}
+        changed |= {node.name for node in left if self._note_node(node, deleted=True)}
+        return self._jobs_on(changed)
+
+    def _note_node(self, node: Node, *, deleted: bool = False) -> bool:
+        """Notes the node. Returns whether its taints have changed."""
+        before = self._nodes.pop(node.name, None) if deleted else self._nodes.get(node.name)
+        if not deleted and (before is None or before.version <= node.version):
+            self._nodes[node.name] = node
+        now = self._nodes.get(node.name)
+        return (before.taints if before else ()) != (now.taints if now else ())
+
+    def _jobs_on(self, nodes: Set[str]) -> list[Key]:
+        """The jobs with pods on any of these nodes. Looks at every pod, of which there may be very many."""
+        if not nodes:
+            return []
+        return [key for key, view in self._views.items() if any(pod.node in nodes for pod in view.pods.values())]
 
     def _replace(
         self, namespace: str | None, listing: Listing[T], kept: Callable[[JobView], dict[str, T]]

@@ -27,7 +27,7 @@ class Concern:
         return report
 
     def after(self, report: Report) -> Iterable[Event]:
-        """Once the status is agreed: the events to announce. A concern that remembers them as announced does so here."""
+        """Once the status is agreed: the events to announce. A concern that remembers them does so here."""
         return ()
 
     def again(self, report: Report, now: float) -> float | None:

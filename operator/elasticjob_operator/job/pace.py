@@ -54,10 +54,11 @@ def report_seconds(job: Object | None, jobs: int) -> float:
 
 
 def pace_of(
-    before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float, jobs: int = 1
+    before: ElasticJobStatus, after: ElasticJobStatus, *, written: float, shown: float, differs: float, jobs: int = 1
 ) -> Due | Deferred | Retry:
-    """When to write `after`, which differs from `before`. `written`: seconds since the last write. `differs`: seconds
-    since the first difference to it. `jobs`: the number of the operator's jobs.
+    """When to write `after`, which differs from `before`. `written`: seconds since this leader's last write. `shown`:
+    seconds since progress was last shown, by any leader. `differs`: seconds since the first difference to `before`.
+    `jobs`: the number of the operator's jobs.
 
     Changes of counters are collected for a while, because they come in bursts: pods start, workers join.
     """
@@ -70,7 +71,7 @@ def pace_of(
     if after.model_copy(update={"progress": before.progress}) != before:
         left = max(COUNTERS_SECONDS, watchers / COUNTED_A_SECOND) - differs
     else:
-        left = max(progress_seconds(jobs), watchers / PROGRESSED_A_SECOND) - written
+        left = max(progress_seconds(jobs), watchers / PROGRESSED_A_SECOND) - shown
     return Deferred(left) if left > 0 else Due()
 
 

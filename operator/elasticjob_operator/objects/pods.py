@@ -28,7 +28,6 @@ from elasticjob.pods import (
     TEMPLATE_HASH,
     WORKLOAD,
     pod_name,
-    template_hash,
 )
 from elasticjob_operator.objects import placement
 from elasticjob_operator.objects.admitted import Admitted, add
@@ -190,7 +189,7 @@ def render_pod(
     # a template copied from a pod has the annotations of that pod
     annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name not in OF_ONE_POD}
     annotations |= {WORKLOAD: admitted.workload} if admitted else {}
-    annotations |= {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
+    annotations |= {TEMPLATE_HASH: spec.template_hash} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
 from elasticjob.kube.paths import PRIORITIES, WORKLOADS
 from elasticjob.objects import Object
-from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TEMPLATE_HASH, template_hash
+from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TEMPLATE_HASH
 from elasticjob_operator.objects.pods import SidecarImage, owner_reference, render_pod
 
 POD_SET = "workers"
@@ -89,7 +89,7 @@ def render_workload(
             "name": workload_name(meta["name"], number),
             "namespace": meta["namespace"],
             "labels": {JOB_LABEL: meta["name"], f"{KUEUE}job-uid": meta["uid"]},
-            "annotations": {TEMPLATE_HASH: template_hash(spec), LEAST: str(ask.least)},
+            "annotations": {TEMPLATE_HASH: spec.template_hash, LEAST: str(ask.least)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": body,

@@ -24,7 +24,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker, fixtures = metafunc.definition.get_closest_marker("fault"), metafunc.fixturenames
     shared = "fault_of_two" in fixtures and metafunc.definition.get_closest_marker("torchrun")
     if marker and marker.kwargs.get("warm") and (shared or metafunc.config.getoption("--whole")):
-        metafunc.parametrize("warm", [False, True], ids=["fresh", "warm"])
+        # agent.py, which stands in for torchrun on a cluster without machines, starts nothing warm
+        usual = not metafunc.config.getoption("--stand-in")
+        variants = [pytest.param(warm, marks=() if warm is usual else pytest.mark.extended) for warm in (False, True)]
+        metafunc.parametrize("warm", variants, ids=["fresh", "warm"])
 
 
 @pytest.fixture

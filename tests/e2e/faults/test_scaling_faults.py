@@ -32,6 +32,7 @@ def test_scale_up(fault: Fault) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
 @pytest.mark.fault("scale-down", told=2.0, warm=True)
 def test_scale_down(fault: Fault) -> None:

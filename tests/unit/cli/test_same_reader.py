@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.objects import Object
-from elasticjob.pods import TEMPLATE_HASH, template_hash
+from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading import Node, Taint
 from elasticjob.reading.node import CORDONED
 from elasticjob.reading.waits import Reason
@@ -83,7 +83,7 @@ def both(
     by_name = [{one["metadata"]["name"]: one for one in there} for there in (pods, records)]
     nodes = {name: Node(name, 1, {}, (Taint(CORDONED, "", "NoSchedule"),)) for name in drains}
     view = view_of({**job(**spec), "status": status_of(found).dump()}, *by_name, nodes=nodes)
-    observer = Observer("trainer", template_hash(found.spec), drained=DRAIN_TAINTS)
+    observer = Observer("trainer", found.spec.template_hash, drained=DRAIN_TAINTS)
     workers, _ = observer.observe(view)
     waits = waits_of(found.bounds, FORMED, workers, observer.waits)
     status = status_of(found._replace(workers=workers, waits=waits)).dump()
@@ -131,7 +131,7 @@ def test_a_record_that_the_operator_does_not_believe_counts_for_nobody_however_m
         one["status"]["podIP"] = "10.244.0.7"
     found = report(State(clocks=CLOCKS), spec=spec)
     view = view_of(job(**spec), *({one["metadata"]["name"]: one for one in there} for there in (pods, records)))
-    workers, _ = Observer("trainer", template_hash(found.spec)).observe(view)
+    workers, _ = Observer("trainer", found.spec.template_hash).observe(view)
     assert all(one.invalid for one in workers)
     body: Any = {**view.job, "status": status_of(found._replace(workers=workers)).dump()}
     seen = look(Scene(job=body, pods=tuple(pods), records=tuple(records), leader=LEADER, now=NOW))
@@ -193,7 +193,7 @@ def test_the_tool_finds_for_a_pod_the_cause_that_the_operator_finds(status: Obje
     body["spec"]["containers"] = [{"name": "trainer"}]
     found = report(State(clocks=CLOCKS), spec={"replicas": 1})
     view = view_of(job(replicas=1), {body["metadata"]["name"]: body}, {})
-    observer = Observer("trainer", template_hash(found.spec))
+    observer = Observer("trainer", found.spec.template_hash)
     workers, _ = observer.observe(view)
     waits = waits_of(found.bounds, found.decision.state, workers, observer.waits)
     assert [wait.reason for wait in waits.values()] == [reason]

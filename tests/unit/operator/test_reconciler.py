@@ -157,7 +157,7 @@ async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
 async def test_a_status_that_is_not_written_yet_stops_what_follows_unless_it_may_wait(
     monkeypatch: pytest.MonkeyPatch, pace: Outcome, done: list[str]
 ) -> None:
-    monkeypatch.setattr(status_writer, "pace_of", lambda *_: pace)
+    monkeypatch.setattr(status_writer, "pace_of", lambda *_, **__: pace)
     recorded = RecordedJob(job())
     assert await reconciler(recorded).reconcile(KEY) == 0.5
     assert recorded.done == done
@@ -195,7 +195,7 @@ async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeyp
     await made.reconcile(KEY)
     recorded.now += 7
     with monkeypatch.context() as patched:
-        patched.setattr(status_writer, "pace_of", lambda *_: Retry(0.5))
+        patched.setattr(status_writer, "pace_of", lambda *_, **__: Retry(0.5))
         assert await made.reconcile(KEY) == 0.5
     assert lost_seconds() - before == 0
     await made.reconcile(KEY)

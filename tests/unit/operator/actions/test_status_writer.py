@@ -15,6 +15,7 @@ from elasticjob_operator.actions import status_writer as module
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
+from elasticjob_operator.job.pace import PROGRESS_WRITES_A_SECOND, progress_seconds
 from elasticjob_operator.job.rivals import Rivalry, Rivals
 from support.operator_objects import Object, job, record, view_of
 from support.recording_server import Announcements
@@ -96,6 +97,32 @@ async def test_work_goes_on_while_counters_and_progress_wait(operator: Operator)
     operator.now += 0.25
     assert await operator.write(replace(BROKEN, waiting=2), SHOWN) == Written()
     assert len(operator.written) == 4
+
+
+async def test_the_progress_that_a_new_leader_finds_is_written_at_its_pace(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each take-over would write the statuses of all jobs at once."""
+    stands, jobs = replace(STATE, pinged=()), 400
+    await operator.write(stands)
+    monkeypatch.setattr(Cache, "__len__", lambda _: jobs)
+    leaders = [Operator() for _ in range(jobs)]
+    for one in leaders:
+        one.written = operator.written[:]
+    written = [await _written_now(leaders, stands, now) for now in range(1000, 1001 + int(progress_seconds(jobs)))]
+    assert sum(written) == jobs
+    assert max(written) <= 3 * PROGRESS_WRITES_A_SECOND
+
+
+async def _written_now(leaders: list[Operator], state: State, now: float) -> int:
+    """The number of leaders that write their progress at this time, each at most once."""
+    owing = [one for one in leaders if len(one.written) == 1]
+    for one in owing:
+        one.now = now
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "time", one)
+            await one.write(state, NEWER)
+    return sum(len(one.written) == 2 for one in owing)
 
 
 async def test_a_new_leader_writes_its_term_with_the_next_change(operator: Operator) -> None:

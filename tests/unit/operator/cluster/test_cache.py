@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of the watches and of the listings."""
 
+from typing import Any
+
 import pytest
 
 from elasticjob.reading import Node, Pod
@@ -183,6 +185,30 @@ def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there
     assert [one.key for one in cache.view(KEY).nodes["n"].taints] == ["node.kubernetes.io/unschedulable"]
     assert cache.note_node(Node.read(node), deleted=True) == [KEY]
     assert "n" not in cache.view(KEY).nodes
+
+
+def test_a_listing_of_nodes_looks_at_each_pod_once() -> None:
+    """Many nodes may have taints, as those with GPUs do: a look at all pods for each of them would take seconds."""
+    cache, looks = Cache(), 0
+
+    class Pods(dict[str, Pod]):
+        def values(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().values()
+
+    here = pod(0)
+    here["spec"]["nodeName"] = "n1"
+    cache.note_pod(here)
+    view = cache.view(KEY)
+    view.pods = Pods(view.pods)
+    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    names = [{"name": f"n{number}", "resourceVersion": "5"} for number in range(9)]
+    nodes = [Node.read({"metadata": name, "spec": {"taints": taints}}) for name in names]
+    assert cache.replace_nodes(Listing(nodes, "5")) == [KEY]
+    assert cache.replace_nodes(Listing(nodes, "6")) == []
+    assert cache.replace_nodes(Listing(nodes[:1], "7")) == [KEY]
+    assert looks == 2
 
 
 def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:

@@ -181,7 +181,7 @@ def test_what_4096_workers_wait_for_stays_small(message: str, most: int) -> None
 def test_a_change_of_whom_a_cause_keeps_is_written_at_the_pace_of_counters() -> None:
     before = status(FORMING, waits={2: STUCK})
     after = before.model_copy(update={"blockers": status(FORMING, waits={2: STUCK, 3: STUCK}).blockers})
-    assert pace_of(before, after, written=100, differs=0) == Deferred(1)
+    assert pace_of(before, after, written=100, shown=100, differs=0) == Deferred(1)
 
 
 @pytest.mark.parametrize("worst", [reason for reason in Reason if reason in KINDS])

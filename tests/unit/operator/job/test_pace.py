@@ -30,36 +30,36 @@ def shown(state: State, progress: Progress | None) -> ElasticJobStatus:
 
 @pytest.mark.parametrize("state", [BROKEN, replace(STATE, replacements={1: 3}), replace(STATE, restarts=3), ASKED])
 def test_rounds_and_pods_do_not_wait(state: State) -> None:
-    assert pace_of(status(STATE), status(state), written=0, differs=0) == Due()
+    assert pace_of(status(STATE), status(state), written=0, shown=0, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(2, 1), (64, 1), (1024, 16)])
 def test_counters_gather_and_nothing_waits_for_them(size: int, seconds: float) -> None:
     before, after = status(of(size)), status(replace(of(size), waiting=1))
-    assert pace_of(before, after, written=100, differs=0) == Deferred(seconds)
-    assert pace_of(before, after, written=0, differs=seconds) == Due()
+    assert pace_of(before, after, written=100, shown=100, differs=0) == Deferred(seconds)
+    assert pace_of(before, after, written=0, shown=0, differs=seconds) == Due()
     ready = status(of(size), workers=(Worker(index=0),))
-    assert pace_of(before, ready, written=100, differs=0) == Deferred(seconds)
+    assert pace_of(before, ready, written=100, shown=100, differs=0) == Deferred(seconds)
 
 
 def test_what_the_rendezvous_goes_on_from_is_written_first() -> None:
     before, after = status(STATE), status(replace(STATE, finished=(Member(1, "b"),)))
-    assert pace_of(before, after, written=0.25, differs=0.25) == Retry(0.75)
-    assert pace_of(before, after, written=1, differs=0) == Due()
+    assert pace_of(before, after, written=0.25, shown=0.25, differs=0.25) == Retry(0.75)
+    assert pace_of(before, after, written=1, shown=1, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(2, 5), (80, 5), (1024, 64)])
 def test_progress_alone_waits_longer_the_more_sidecars_watch(size: int, seconds: float) -> None:
     before, after = shown(of(size), None), shown(of(size), SHOWN)
-    assert pace_of(before, after, written=0, differs=0) == Deferred(seconds)
-    assert pace_of(before, after, written=seconds, differs=0) == Due()
+    assert pace_of(before, after, written=0, shown=0, differs=0) == Deferred(seconds)
+    assert pace_of(before, after, written=0, shown=seconds, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("jobs", "seconds"), [(1, 5), (100, 5), (1000, 50)])
 def test_progress_alone_waits_longer_the_more_jobs_there_are(jobs: int, seconds: float) -> None:
     before, after = shown(STATE, None), shown(STATE, SHOWN)
-    assert pace_of(before, after, written=0, differs=0, jobs=jobs) == Deferred(seconds)
-    assert pace_of(status(STATE), status(BROKEN), written=0, differs=0, jobs=jobs) == Due()
+    assert pace_of(before, after, written=0, shown=0, differs=0, jobs=jobs) == Deferred(seconds)
+    assert pace_of(status(STATE), status(BROKEN), written=0, shown=0, differs=0, jobs=jobs) == Due()
 
 
 @pytest.mark.parametrize(("state", "waits"), [(REST, 50), (BROKEN, 1), (ASKED, 1)], ids=["stands", "forms", "asked"])

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.pods import template_hash
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Clocks, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
@@ -81,7 +80,7 @@ def test_what_was_assigned_is_read_for_the_workers_alone() -> None:
     }
     workload = render_workload(job(), FOUR, SidecarImage("s", "Never"), 0, QUEUE._replace(workers=2, least=2), 10)
     workload["metadata"]["uid"] = "x"
-    found = share_of(workload | {"status": status}, job(), template_hash(FOUR))
+    found = share_of(workload | {"status": status}, job(), FOUR.template_hash)
     assert found is not None
     assert found.flavors == ("any", "spot")
     assert found.checks == (of_check("machines", update),)
@@ -318,7 +317,7 @@ def workload(number: int = 0, *, workers: int = 4, least: int = 2, **status: Any
 
 
 def read(body: Object) -> Share | None:
-    return share_of(body, job(), template_hash(spec_of()))
+    return share_of(body, job(), spec_of().template_hash)
 
 
 def condition(type: str, status: str, message: str = "") -> Object:

@@ -14,7 +14,7 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name, template_hash
+from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name
 from elasticjob.reading import Pod
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
@@ -467,7 +467,7 @@ def test_in_its_nodes_network_a_pod_names_its_ports_to_the_scheduler_and_keeps_t
     assert trainer["PET_RDZV_ENDPOINT"] == f"unix:{socket}"
     folders = {mount["mountPath"] for one in (sidecar, pod["containers"][0]) for mount in one["volumeMounts"]}
     assert str(Path(socket).parent) in folders
-    assert template_hash(given) != template_hash(spec(pod={"hostNetwork": True}))
+    assert given.template_hash != spec(pod={"hostNetwork": True}).template_hash
 
 
 def test_the_sidecar_is_told_the_jobs_times() -> None:
@@ -576,12 +576,20 @@ def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:
 
 
 def test_the_pod_says_what_it_was_made_from() -> None:
-    made = {template_hash(spec(**given)) for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
+    made = {spec(**given).template_hash for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
     assert len(made) == 3
-    assert template_hash(spec(replicas=1)) == template_hash(
-        spec(replicas=2, minReplicas=2, suspend=True, warmRestart="Enabled")
-    )
+    others = spec(replicas=2, minReplicas=2, suspend=True, warmRestart="Enabled")
+    assert spec(replicas=1).template_hash == others.template_hash
     wanted = spec()
-    assert Pod.read(render(wanted)).made_from == template_hash(wanted)
+    assert Pod.read(render(wanted)).made_from == wanted.template_hash
     given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])
-    assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": template_hash(given)}
+    assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": given.template_hash}
+
+
+def test_a_newer_operator_finds_running_pods_made_from_the_same_template() -> None:
+    """With another hash it would replace them all."""
+    names = [{"name": "b", "value": "1"}, {"name": "a", "value": "2"}]
+    for variables in (names, names[::-1]):
+        container = {"name": "trainer", "image": "i", "env": variables}
+        given = {"template": {"spec": {"containers": [container]}}}
+        assert ElasticJobSpec.parse(given).template_hash == "5e48cf040feae4b7"
