@@ -5,10 +5,11 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob_operator.actions.decided_pods:DecidedPods._make": (
-            omit(
+        "elasticjob_operator.actions.worker_pods:WorkerPods.create": (
+            replace(
                 "a pod does not keep off the node that rejected the one before",
-                "nodes.rejecting",
+                "nodes_of_indices(self._view(job), rejecting)",
+                "nodes_of_indices(self._view(job))",
                 by="operator reconciler",
             ),
         ),
@@ -77,8 +78,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.actions.worker_pods:WorkerPods._create": (
             replace(
                 "nodes: it is avoided in the status only",
-                "{*nodes.get(str(index), ()), *avoided}.difference(keep_off)",
-                "nodes.get(str(index), ())",
+                "{*nodes.get(str(pod_key[0]), ()), *avoided}.difference(keep_off)",
+                "nodes.get(str(pod_key[0]), ())",
                 by="operator reconciler",
             ),
         ),

@@ -6,7 +6,6 @@ from elasticjob_operator.actions.access import Access
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.leader import LeaseClock
-from elasticjob_operator.job.bad_nodes import BadNodesFound, avoided
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.evictions import Budget, Evictions, Protection
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
@@ -43,16 +42,13 @@ class DecidedPods:
         imports = report.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._clock.now())
         new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))
-        due = self._pods.due(job, spec, new)
+        due = self._pods.due(report, new)
         self._evictions.follow(report, len(due), self._clock.now())
         given = await self._give(report, soon=bool(new))
         if isinstance(given, Retry):
             return given
-        nodes = report.of(BadNodesFound)
         admissions = self._gang.admissions(report.view.pods.values(), job, spec, due)
-        made = await self._pods.create(
-            job, spec, due, imports, spares, avoided(nodes.record), nodes.rejecting, admissions
-        )
+        made = await self._pods.create(report, due, imports, spares, admissions)
         if isinstance(made, Done):
             return LookAgain(LOOK_SECONDS) if held_back else given
         return made

@@ -35,6 +35,11 @@ class BadNodesFound(NamedTuple):
     record: tuple[NodeFailures, ...] = ()
     rejecting: Mapping[int, frozenset[str]] = MappingProxyType({})
 
+    @property
+    def avoided(self) -> frozenset[str]:
+        """The nodes that new pods avoid."""
+        return avoided(self.record)
+
 
 class BadNodes(Concern):
     """The nodes on which workers of one job have failed, or that have rejected its pods."""
