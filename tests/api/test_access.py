@@ -11,7 +11,6 @@ from kubernetes.aio.client import ApiClient, Configuration
 from api import chart
 from api.operators import JOBS, Operators, Witness, job_body, new_job
 from elasticjob_operator import memory as memory_module
-from elasticjob_operator import reconciler as reconciler_module
 from elasticjob_operator.actions import access as access_module
 from support import ControlPlane
 from support.waiting import until
@@ -33,7 +32,7 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
     chart.ensure(plane, f"{RBAC}/roles", {"metadata": {"name": "lease"}, "rules": [lease]})
     chart.ensure(plane, f"{RBAC}/rolebindings", {"metadata": {"name": "lease"}, "roleRef": role, "subjects": [subject]})
     for name in ("ACCESS_SECONDS", "ACCESS_KEPT_SECONDS"):
-        monkeypatch.setattr(reconciler_module, name, 0.0)
+        monkeypatch.setattr(access_module, name, 0.0)
     monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
     for name in ("SOON_SECONDS", "REFUSED_SECONDS"):
         monkeypatch.setattr(access_module, name, 0.001)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from e2e.job import STARTED_SECONDS, Job
 from e2e.kube import wait_until
 from e2e.test_drain import evicted
-from elasticjob_operator.job.min_available import SETTLE_SECONDS
+from elasticjob_operator.job.evictions import SETTLE_SECONDS
 from support.stock_alerts import of_budgets, of_pods
 
 SEEN_SECONDS = 60  # by when what a job's start or a pod's loss brings about is over; each alert waits 15 minutes

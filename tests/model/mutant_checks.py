@@ -27,7 +27,7 @@ FILES = {
     "operator gang": "operator/actions/test_gang.py",
     "operator access": "operator/actions/test_access.py",
     "operator leader": "operator/cluster/test_leader.py",
-    "operator min available": "operator/job/test_min_available.py",
+    "operator evictions": "operator/job/test_evictions.py",
     "operator network": "operator/job/test_network.py",
     "operator measurements": "operator/job/test_measurements.py",
     "operator pace": "operator/job/test_pace.py",

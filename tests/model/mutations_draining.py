@@ -96,27 +96,30 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
-        "elasticjob_operator.job.drain:still_there": (
+        "elasticjob_operator.job.evictions:still_there": (
             replace(
-                "draining: the grace begins anew with each look", "known.get(pod_key, now)", "now", by="operator drain"
+                "draining: the grace begins anew with each look",
+                "known.get(pod_key, now)",
+                "now",
+                by="operator evictions",
             ),
         ),
-        "elasticjob_operator.job.drain:budget_of": (
+        "elasticjob_operator.job.evictions:budget_of": (
             replace(
                 "draining: the budget never opens",
                 "Budget.OPEN if is_over else Budget.CLOSED",
                 "Budget.CLOSED",
-                by="operator drain",
+                by="operator evictions",
             ),
-            omit("draining: there is a budget where no node is watched", "watched", by="operator drain"),
+            omit("draining: there is a budget where no node is watched", "watched", by="operator evictions"),
         ),
-        "elasticjob_operator.job.min_available:MinAvailable.following": (
+        "elasticjob_operator.job.evictions:MinAvailable.following": (
             omit("draining: the budget falls at once", "now - self.since >= SETTLE_SECONDS", by="operator reconciler"),
-            omit("draining: the budget grows after a while", "there >= self.pods", by="operator min available"),
+            omit("draining: the budget grows after a while", "there >= self.pods", by="operator evictions"),
         ),
-        "elasticjob_operator.job.min_available:that_may_be_ready": (
-            omit("draining: pods that have ended keep the budget up", "pod.is_over", by="operator min available"),
-            omit("draining: the budget counts another job's pods", "pod.job_uid == uid", by="operator min available"),
+        "elasticjob_operator.job.evictions:_there": (
+            omit("draining: pods that have ended keep the budget up", "pod.is_over", by="operator evictions"),
+            omit("draining: the budget counts another job's pods", "pod.job_uid == uid", by="operator evictions"),
         ),
         "elasticjob_operator.job.drain:is_going": (
             replace(

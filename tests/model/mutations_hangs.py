@@ -39,8 +39,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.stalls:_answers": (
             omit("hangs: what was said of an earlier round counts", "status.stall.round == agreed.round"),
         ),
-        "elasticjob_operator.job.stalls:marked": (
-            omit("hangs: a job that only wants to be told is restarted", 'spec.hang_policy != "Restart"'),
+        "elasticjob_operator.job.stalls:Hangs.see": (
+            omit("hangs: a job that only wants to be told is restarted", 'report.spec.hang_policy == "Restart"'),
         ),
         "elasticjob_operator.job.stalls:_lagging": (
             replace(

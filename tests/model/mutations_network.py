@@ -21,8 +21,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.network:network_of": (
             replace(
                 "network: it is announced again while the status waits to be written",
-                "bool(last.sentence) if last is not None else says_so(before)",
-                "says_so(before)",
+                "bool(last.sentence) if last is not None else says_so(report.before)",
+                "says_so(report.before)",
                 by="operator reconciler",
             ),
             replace(

@@ -5,10 +5,11 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob_operator.reconciler:Reconciler._make_pods": (
-            omit(
+        "elasticjob_operator.actions.worker_pods:WorkerPods.create": (
+            replace(
                 "a pod does not keep off the node that rejected the one before",
-                "memory.rejecting",
+                "nodes_of_indices(self._view(job), rejecting)",
+                "nodes_of_indices(self._view(job))",
                 by="operator reconciler",
             ),
         ),
@@ -77,15 +78,16 @@ MUTATIONS = mutations(
         "elasticjob_operator.actions.worker_pods:WorkerPods._create": (
             replace(
                 "nodes: it is avoided in the status only",
-                "{*nodes.get(str(index), ()), *avoided}.difference(keep_off)",
-                "nodes.get(str(index), ())",
+                "{*nodes.get(str(pod_key[0]), ()), *avoided}.difference(keep_off)",
+                "nodes.get(str(pod_key[0]), ())",
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.reconciler:Reconciler._wake": (
-            omit(
+        "elasticjob_operator.job.bad_nodes:BadNodes.again": (
+            replace(
                 "nodes: it is forgotten only when something happens",
-                "if forgotten is not None and (not decision.state.ended): ...",
+                "None if ended else forgotten_in(report.spec, report.of(BadNodesFound).record, report.now)",
+                "None",
                 by="operator reconciler",
             ),
         ),

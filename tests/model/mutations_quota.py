@@ -29,10 +29,10 @@ MUTATIONS = mutations(
             omit("quota: while it is unknown, workers that were told to leave stay", "worker.member in leaving"),
             replace("quota: while it is unknown, a round grows", "members or stay", "stay"),
         ),
-        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+        "elasticjob_operator.actions.decided_pods:DecidedPods._make": (
             omit(
                 "quota: while it is unknown, pods are made",
-                "report.allowance.unknown",
+                "report.of(Allowance).unknown",
                 by="operator reconciler",
             ),
         ),

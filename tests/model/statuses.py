@@ -4,15 +4,18 @@
 import json
 from typing import Any
 
-from elasticjob.agreed import state_of
+from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, RendezvousStatus
 from elasticjob.rendezvous import Decision, State
+from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
+from elasticjob_operator.job.view import JobView
 from model.search import Finding
 
 _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "uid": "0", "generation": 1}}
 _SPEC = ElasticJobSpec(replicas=1, template={})
+_BOUNDS, _OBSERVER = rendezvous_spec(_SPEC), Observer("trainer")
 
 
 class StatusRegister:
@@ -41,10 +44,16 @@ def stored(state: State) -> ElasticJobStatus:
         ready=frozenset(),
         decision=Decision(state),
         before=ElasticJobStatus(),
+        view=JobView(),
+        observer=_OBSERVER,
+        bounds=_BOUNDS,
+        at=0.0,
+        now="2026-01-01T00:00:00Z",
         problem=None,
         refusal=None,
+        budget_problem=None,
         term=1,
-        now="2026-01-01T00:00:00Z",
+        lease=None,
     )
     status = ElasticJobStatus.parse(json.loads(json.dumps(status_of(report).dump())))
     if (read := state_of(status, state.clocks)) != state:

@@ -74,31 +74,38 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.client:Kube.request": (
             replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
         ),
-        "elasticjob_operator.reconciler:Reconciler._expire": (
+        "elasticjob_operator.actions.expiry:Expiry.keep": (
             replace(
                 "an ended job is never deleted",
                 'meta = report.job["metadata"]',
                 'return Done(); meta = report.job["metadata"]',
             ),
         ),
-        "elasticjob_operator.reconciler:Reconciler._give": (
-            omit("what an operator of other options gave is not renewed", "memory.access_due_in() <= 0"),
+        "elasticjob_operator.actions.access:Access.keep": (
+            omit("what an operator of other options gave is not renewed", "self._due_in() <= 0"),
         ),
-        "elasticjob_operator.reconciler:Reconciler._wake": (
-            omit(
+        "elasticjob_operator.actions.access:Access.again": (
+            replace(
                 "a job of which nothing is heard is not looked at again",
-                "yield LookAgain(at_rest)",
+                "self._due_in() or ACCESS_KEPT_SECONDS",
+                "math.inf",
                 by="operator reconciler",
             ),
-            omit(
+        ),
+        "elasticjob_operator.job.round_clocks:RoundClocks.again": (
+            replace(
                 "what time alone brings about is not waited for",
-                "yield LookAgain(decision.wake_at - self._leadership.clock.now())",
+                "None if report.decision.wake_at is None else report.decision.wake_at - now",
+                "None",
             ),
         ),
-        "elasticjob_operator.reconciler:Reconciler._follow": (
-            omit("what was measured is forgotten at each step", "memory.keep(report.decision.state)"),
+        "elasticjob_operator.job.round_clocks:RoundClocks.after": (
+            omit(
+                "what was measured is forgotten at each step",
+                "self.known, self._phase = (state.clocks, (state.round, state.phase))",
+            ),
         ),
-        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+        "elasticjob_operator.actions.decided_pods:DecidedPods._make": (
             omit("pods are made before their access", "if isinstance(given, Retry): ..."),
         ),
         "elasticjob_operator.memory:Memories.recall": (
@@ -109,10 +116,10 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.memory:Memory.clocks_of": (
+        "elasticjob_operator.job.round_clocks:RoundClocks.of": (
             replace(
                 "a phase whose beginning was not answered is taken for as old as the one before",
-                "self.phase not in (None, phase)",
+                "self._phase not in (None, phase)",
                 "False",
                 by="operator reconciler",
             ),

@@ -3,17 +3,15 @@
 
 from typing import Any
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Member, State
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import Finishing
-from elasticjob_operator.job.network import Network
-from elasticjob_operator.job.quota import UNLIMITED
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.job.stalls import Hang
-from elasticjob_operator.job.starts import UNKNOWN
 from elasticjob_operator.job.status import status_of
+from elasticjob_operator.job.view import JobView
 from support.operator_objects import job
 
 NOW = "2026-01-02T03:04:05Z"
@@ -42,28 +40,30 @@ def status(state: State, before: ElasticJobStatus | None = None, **changes: Any)
 
 
 def report(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> Report:
-    spec = changes.pop("spec", {})
-    return Report(
-        job=job(**spec),
-        spec=ElasticJobSpec.parse(job(**spec)["spec"]),
-        workers=changes.pop("workers", ()),
-        ready=frozenset(changes.pop("ready", ())),
-        decision=Decision(state, formed_after=changes.pop("formed_after", None)),
+    """`spec`: fields of the job's. `facts`: what concerns have found. The rest is as in `Report`."""
+    given = changes.pop("spec", {})
+    body = changes.pop("job", job(**given))
+    spec = ElasticJobSpec.parse(body["spec"])
+    workers = changes.pop("workers", ())
+    made = Report(
+        job=body,
+        spec=spec,
         before=before or ElasticJobStatus(),
-        problem=changes.pop("problem", None),
-        refusal=changes.pop("refusal", None),
+        view=changes.pop("view", JobView()),
+        observer=changes.pop("observer", Observer("trainer")),
+        bounds=rendezvous_spec(spec, len(workers)),
+        workers=workers,
+        ready=frozenset(changes.pop("ready", ())),
+        decision=changes.pop("decision", Decision(state, formed_after=changes.pop("formed_after", None))),
+        at=0.0,
+        now=NOW,
+        problem=None,
+        refusal=None,
+        budget_problem=None,
         term=5,
-        now=changes.pop("now", NOW),
-        waits=changes.pop("waits", {}),
-        hang=changes.pop("hang", Hang()),
-        network=changes.pop("network", Network()),
-        finishing=changes.pop("finishing", Finishing()),
-        start=changes.pop("start", UNKNOWN),
-        node_failures=changes.pop("node_failures", ()),
-        allowance=changes.pop("allowance", UNLIMITED),
-        budget=changes.pop("budget", Budget.CLOSED),
-        started=changes.pop("started", {}),
-        asked=changes.pop("asked", ()),
-        active=changes.pop("active", None),
-        budget_problem=changes.pop("budget_problem", None),
+        lease=None,
     )
+    for fact in changes.pop("facts", ()):
+        made = made.noting(fact)
+    made = made._replace(bounds=rendezvous_spec(made.of(Allowance).of(spec), len(workers)))
+    return made._replace(**changes)

@@ -11,9 +11,11 @@ from elasticjob.kube.paths import SERVICE_ACCOUNTS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
-from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Refusal, without_access
+from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
 from elasticjob_operator.objects.pods import access_name, service_account
@@ -22,6 +24,9 @@ SOON_SECONDS = 1.0  # until the next try, if an object is changing
 REFUSED_SECONDS = 10.0  # if somebody has to repair it
 # no pod is made for so long while the budget's state is unknown; a longer wait would be for a webhook that is down
 UNKNOWN_SECONDS = 30.0
+# for so long a successful check of the access is valid: for new pods; for existing ones
+ACCESS_SECONDS, ACCESS_KEPT_SECONDS = 10.0, 300.0
+ENDED_SECONDS = 3600.0  # between two looks at an ended job
 GOING_SECONDS = 5.0  # an earlier job's object goes sooner, unless a finalizer holds it
 WITHOUT_BUDGET = (
     "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
@@ -41,9 +46,11 @@ class Obstacle(Exception):
         self.passes = passes
 
 
-class Access:
+class Access(Concern):
     """The access and the budget of one job's workers, as far as this operator knows. `problem`: why the workers lack
-    access; no pod is made without it. `budget_problem`: why the budget is not as it should be, and what follows."""
+    access; no pod is made without it. `budget_problem`: why the budget is not as it should be, and what follows.
+    `due_at`: when the access is next checked although no pod is to be made, in monotonic seconds; after a take-over an
+    option of the operator may have changed."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
@@ -54,6 +61,28 @@ class Access:
         self.problem: str | None = None
         self._in_the_way = ""
         self.budget_problem: str | None = None
+        self.due_at = 0.0
+
+    def again(self, report: Report, now: float) -> float:
+        return ENDED_SECONDS if report.decision.state.ended else self._due_in() or ACCESS_KEPT_SECONDS
+
+    def _due_in(self) -> float:
+        """Seconds until the access is to be checked, 0 once it is due."""
+        return max(0.0, self.due_at - time.monotonic())
+
+    async def keep(self, report: Report, min_available: int, *, soon: bool) -> Done | Retry | LookAgain:
+        """Gives the workers their access and budget, if it is time. `soon`: pods are to be made. The rest is as for
+        `give`."""
+        found = report.of(Protection)
+        if not (soon or found.going or self.owes(found.budget, min_available) or self._due_in() <= 0):
+            return Done()
+        within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
+        # the cluster warns of a budget without pods; the first pod is seen, and protected, before it is ready
+        is_first = not (report.observer.pods or self.has_budget)
+        budget = None if is_first and found.budget is not Budget.NONE else found.budget
+        return await self.give(
+            report.job, report.spec, within=within, budget=budget, min_available=min_available, access=access
+        )
 
     @property
     def refusal(self) -> Refusal | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
@@ -20,6 +21,7 @@ from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
+from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, There
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
@@ -57,7 +59,7 @@ class Trouble(NamedTuple):
     is_fault: bool
 
 
-class Gang:
+class Gang(Concern):
     """The Workloads of one job, as far as this operator knows. Does nothing for a job that is admitted by pods."""
 
     def __init__(
@@ -130,6 +132,12 @@ class Gang:
         unknown = self._shares is None and ask_of(job) is not None
         return spec.admitted_as_gang or unknown or bool(self._shares) or self._are_left
 
+    def see(self, report: Report) -> Report:
+        spec, workers = report.spec, report.workers
+        allowance, starts_torchrun = self.allowance(spec, report.decision.state, workers), report.bounds.starts_torchrun
+        bounds = rendezvous_spec(allowance.of(spec), len(workers), starts_torchrun=starts_torchrun)
+        return report.noting(allowance, bounds=bounds)
+
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
             return UNLIMITED
@@ -160,7 +168,7 @@ class Gang:
         if not self._may_have_some(job, spec):
             return Done()
         self._announce(report)
-        if not report.allowance.told:
+        if not report.of(Allowance).told:
             self._refusals = Refusals()
         if self._shares is None or not self._is_fresh:
             self._within = REFUSED_SECONDS
@@ -178,7 +186,7 @@ class Gang:
             left = self._changed_at + REFUSED_SECONDS - time.monotonic() if self._refused else 0
             return LookAgain(left if left > 0 else await self._carry_out(job, spec, plan))
         self._refused = None
-        self._within = WAITING_SECONDS if report.allowance.told else HELD_SECONDS
+        self._within = WAITING_SECONDS if report.of(Allowance).told else HELD_SECONDS
         return LookAgain(self._within)
 
     async def _carry_out(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> float:
@@ -247,7 +255,7 @@ class Gang:
         """Announces that quota is awaited, refused or lost, each when it begins."""
         if self._announced is None:
             self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else "", False
-        told, lost = report.allowance.told, any(share.lost and share.held for share in self._shares or ())
+        told, lost = report.of(Allowance).told, any(share.lost and share.held for share in self._shares or ())
         reason = (LOST if lost else Reason.QUOTA_PENDING) if told else ""
         asks = any(share.waits for share in self._shares or ())
         refused = bool(told) and not asks and (self._refusals.first is not None or self._is_refused())

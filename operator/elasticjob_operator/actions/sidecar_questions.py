@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the sidecars of one job what keeps them from joining. This runs beside the job's steps: no step waits for an
+"""Asks the sidecars of one job what keeps them from joining. Asking runs beside the job's steps: no step waits for an
 answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous.model import PodKey
+from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.outcome import Done, LookAgain
-from elasticjob_operator.job.sidecars import MOST, PageCall
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import MOST, PageCall, SidecarTroubles, marked, to_ask, troubles
 
 AGAIN_SECONDS = 10.0  # until a sidecar is asked again
 ANSWERED_SECONDS = 1.0  # until the next look for an answer
@@ -16,18 +19,32 @@ ANSWERED_SECONDS = 1.0  # until the next look for an answer
 Ask = Callable[[str, int], Awaitable[str | None]]  # address and port
 
 
-class SidecarQuestions:
+class SidecarQuestions(Concern):
     """`said`: the last answer of each sidecar that is to be asked, None if it did not answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._asking: dict[PodKey, asyncio.Task[None]] = {}
         self._asked_at: dict[PodKey, float] = {}
+        self._troubles: Mapping[PodKey, Wait] = {}
         self.said: dict[PodKey, str | None] = {}
 
-    def keep(self, to_ask: Iterable[PageCall], wall_clock: datetime) -> Done | LookAgain:
-        """Asks the sidecars that are due, and forgets those that are not in `to_ask`."""
-        wanted = {one.pod_key: one for one in to_ask}
+    def see(self, report: Report) -> Report:
+        """The troubles are those of the last step."""
+        found = SidecarTroubles(waits=self._troubles)
+        return report.noting(found, workers=marked(report.workers, self._troubles))
+
+    def judge(self, report: Report) -> Report:
+        asked = to_ask(report.spec, report.decision.state, report.workers, report.observer.pods)
+        self._troubles = troubles(asked, self.said)
+        return report.noting(SidecarTroubles(asked, self._troubles))
+
+    async def keep(self, report: Report) -> Done | LookAgain:
+        return self.ask(report.of(SidecarTroubles).asked, datetime.fromisoformat(report.now))
+
+    def ask(self, calls: Iterable[PageCall], wall_clock: datetime) -> Done | LookAgain:
+        """Asks the sidecars that are due, and forgets those that are not in `calls`."""
+        wanted = {one.pod_key: one for one in calls}
         for known in (self.said, self._asked_at):
             for pod_key in known.keys() - wanted.keys():
                 del known[pod_key]

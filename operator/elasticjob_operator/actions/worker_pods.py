@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar, cast
 
-from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
@@ -21,11 +20,13 @@ from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
+from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.admitted import Admitted
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
@@ -61,34 +62,29 @@ class WorkerPods:
         """Stops the workers' containers and keeps their pods."""
         await _all(self._end(job, worker) for worker in workers)
 
-    def due(self, job: Object, spec: ElasticJobSpec, wanted: Iterable[PodKey]) -> list[PodKey]:
+    def due(self, report: Report, wanted: Iterable[PodKey]) -> list[PodKey]:
         """The keys of the pods to try now. A refused pod waits for its next try."""
-        if self._made_from != (made_from := spec.template_hash):
+        if self._made_from != (made_from := report.spec.template_hash):
             self._refusals, self._made_from = Refusals(), made_from
-        return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(job))
+        return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(report.job))
 
     async def create(
         self,
-        job: Object,
-        spec: ElasticJobSpec,
+        report: Report,
         due: Collection[PodKey],
         imports: str = "",
         spares: Container[int] = (),
-        avoided: Collection[str] = (),
-        rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
         admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with the keys that are `due`. Some may have to be retried.
 
-        `imports`: as in `render_pod`. `spares`: the indices of workers without a place. `avoided`: nodes to avoid.
-        `rejecting`: nodes to avoid, by index. `admissions`: what the quota of each pod adds to it.
+        `imports`: as in `render_pod`. `spares`: the indices of workers without a place. `admissions`: what the quota of
+        each pod adds to it.
         """
-        known = self.taken
+        job, known, rejecting = report.job, self.taken, report.of(BadNodesFound).rejecting
         batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
-            self._create(
-                job, spec, batch, nodes, avoided, imports, admissions.get(pod_key), *pod_key, spare=pod_key[0] in spares
-            )
+            self._create(report, batch, nodes, imports, admissions.get(pod_key), pod_key, spare=pod_key[0] in spares)
             for pod_key in due
         )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), asyncio.get_running_loop().time())
@@ -104,18 +100,16 @@ class WorkerPods:
 
     async def _create(
         self,
-        job: Object,
-        spec: ElasticJobSpec,
+        report: Report,
         batch: str,
         nodes: Mapping[str, set[str]],
-        avoided: Collection[str],
         imports: str,
         admitted: Admitted | None,
-        index: int,
-        number: int,
+        pod_key: PodKey,
         *,
         spare: bool,
     ) -> Answer:
+        job, spec, avoided = report.job, report.spec, report.of(BadNodesFound).avoided
         if admitted and admitted.problem:
             return Answer(refusal=Refusal(admitted.problem, object=f"Workload/{admitted.workload}"))
         async with self._slots.of(_key(job)):
@@ -123,11 +117,10 @@ class WorkerPods:
             pod = render_pod(
                 job,
                 spec,
-                index,
-                number,
+                *pod_key,
                 self._image,
                 batch=batch,
-                avoid={*nodes.get(str(index), ()), *avoided}.difference(keep_off),
+                avoid={*nodes.get(str(pod_key[0]), ()), *avoided}.difference(keep_off),
                 keep_off=keep_off,
                 imports=imports,
                 spare=spare,
@@ -136,7 +129,7 @@ class WorkerPods:
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
-                why = await self._who_has(job, (index, number))
+                why = await self._who_has(job, pod_key)
                 refusal = Refusal(why, Reason.NAME_TAKEN, f"Pod/{pod['metadata']['name']}") if why else None
                 return Answer(taken=True, refusal=refusal)
             except (Busy, Terminating):

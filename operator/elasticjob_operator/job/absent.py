@@ -4,15 +4,41 @@
 from collections.abc import Collection, Mapping
 
 from elasticjob.reading.waits import Reason, Wait
-from elasticjob.rendezvous import Failures, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Event, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import has_joined, is_between_stages
 from elasticjob.terms import RendezvousPhase, RequestType
+from elasticjob_operator.job import bad_nodes, quota
+from elasticjob_operator.job.announced import AnnouncedReasons
+from elasticjob_operator.job.bad_nodes import BadNodesFound
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import SidecarTroubles
 
 NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
 HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"
+
+
+class Absences(Concern):
+    """The wanted workers of one job that are absent."""
+
+    def __init__(self) -> None:
+        self._announced = AnnouncedReasons()
+
+    def judge(self, report: Report) -> Report:
+        said = {**report.observer.waits, **report.of(SidecarTroubles).waits}
+        waits = waits_of(report.bounds, report.decision.state, report.workers, said)
+        waits = bad_nodes.explained(waits, report.spec, report.of(BadNodesFound).record)
+        return report._replace(waits=quota.explained(waits, report.spec))
+
+    def after(self, report: Report) -> list[Event]:
+        news = self._announced.news(report.decision.state.last_formed, report.before.reason, report.waits)
+        return [
+            Event(wait.reason, f"{wait.whose} {index}: {wait.sentence}", wait.is_fault, worker=index)
+            for index, wait in news
+        ]
 
 
 def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:

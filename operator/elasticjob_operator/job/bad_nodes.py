@@ -12,34 +12,62 @@ Wall-clock times are compared, because the record outlives every other clock. Th
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import pod_key_of, pod_name
-from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason, Wait
-from elasticjob.rendezvous import Decision, Event, Worker
-from elasticjob.rendezvous.model import PodKey
+from elasticjob.rendezvous import Event, Worker
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NAMED = 3
 
 
-def noted(
-    job: str,
-    spec: ElasticJobSpec,
-    before: ElasticJobStatus,
-    decision: Decision,
-    pods: Mapping[PodKey, Pod],
-    now: str,
-) -> tuple[NodeFailures, ...]:
-    """The record after `decision`, with the last failure at the end. `pods`: the pods that the decision was made
-    from."""
+class BadNodesFound(NamedTuple):
+    """What one step finds. `record`: the record of failures. `rejecting`: the nodes that have rejected pods, by
+    index."""
+
+    record: tuple[NodeFailures, ...] = ()
+    rejecting: Mapping[int, frozenset[str]] = MappingProxyType({})
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """The nodes that new pods avoid."""
+        return avoided(self.record)
+
+
+class BadNodes(Concern):
+    """The nodes on which workers of one job have failed, or that have rejected its pods."""
+
+    def __init__(self) -> None:
+        self._rejecting: Mapping[int, frozenset[str]] = {}
+
+    def see(self, report: Report) -> Report:
+        return report._replace(workers=freed(report))
+
+    def judge(self, report: Report) -> Report:
+        return report.noting(BadNodesFound(noted(report), rejecting(report, self._rejecting)))
+
+    def after(self, report: Report) -> Iterator[Event]:
+        self._rejecting = report.of(BadNodesFound).rejecting
+        return news(report.before, report.of(BadNodesFound).record)
+
+    def again(self, report: Report, now: float) -> float | None:
+        ended = report.decision.state.ended
+        return None if ended else forgotten_in(report.spec, report.of(BadNodesFound).record, report.now)
+
+
+def noted(report: Report) -> tuple[NodeFailures, ...]:
+    """The record after the decision, with the last failure at the end."""
+    spec, before, decision, now = report.spec, report.before, report.decision, report.now
     if spec.avoid_nodes is None:
         return ()
-    round = _last_formed(before)
+    job, round, pods = report.job["metadata"]["name"], _last_formed(before), report.observer.pods
     known = {one.node: one for one in _remembered(spec.avoid_nodes, before, now)}
     for pod_key, judged in decision.failed:
         failed = pods.get(pod_key)
@@ -61,17 +89,15 @@ def avoided(record: Iterable[NodeFailures]) -> frozenset[str]:
     return frozenset(one.node for one in record if one.avoided_until is not None)
 
 
-def rejecting(
-    known: Mapping[int, frozenset[str]], decision: Decision, workers: Iterable[Worker], pods: Mapping[PodKey, Pod]
-) -> dict[int, frozenset[str]]:
+def rejecting(report: Report, known: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
     """The nodes that have rejected pods, by the worker's index, until that worker is in a round. The next pod may find
     another node: the scheduler does not know what is wrong with this one."""
-    found = dict(known)
-    for worker in workers:
+    found, pods = dict(known), report.observer.pods
+    for worker in report.workers:
         node = pods[worker.pod_key].node if worker.rejected else ""
         if node:
             found[worker.index] = found.get(worker.index, frozenset()) | {node}
-    return {index: nodes for index, nodes in found.items() if index in decision.state.clocks.failures}
+    return {index: nodes for index, nodes in found.items() if index in report.decision.state.clocks.failures}
 
 
 def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
@@ -93,24 +119,18 @@ def forgotten_in(spec: ElasticJobSpec, record: Iterable[NodeFailures], now: str)
     return min((seconds - _age(one, now) for one in record if one.failures), default=None)
 
 
-def freed(
-    spec: ElasticJobSpec,
-    before: ElasticJobStatus,
-    workers: tuple[Worker, ...],
-    pods: Mapping[PodKey, Pod],
-    waits: Mapping[PodKey, Wait],
-    now: str,
-) -> tuple[Worker, ...]:
+def freed(report: Report) -> tuple[Worker, ...]:
     """The workers as the rules are to see them. A pod is outdated if it fits nowhere and its affinity excludes a node
     that is no longer avoided: a pod's affinity cannot be changed. A pod that waits for quota keeps its place in the
     queue, because the scheduler has not looked for a node yet."""
+    waits, pods = report.observer.waits, report.observer.pods
     stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and pods[one].kept_off]
     if not stuck:
-        return workers
-    limits = spec.avoid_nodes
-    still = avoided(_remembered(limits, before, now)) if limits and limits.required else frozenset()
+        return report.workers
+    limits = report.spec.avoid_nodes
+    still = avoided(_remembered(limits, report.before, report.now)) if limits and limits.required else frozenset()
     late = {pod_key for pod_key in stuck if not pods[pod_key].kept_off <= still}
-    return tuple(replace(one, outdated=True) if one.pod_key in late else one for one in workers)
+    return tuple(replace(one, outdated=True) if one.pod_key in late else one for one in report.workers)
 
 
 def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec, record: Iterable[NodeFailures]) -> dict[int, Wait]:

@@ -21,11 +21,13 @@ from elasticjob.reading.waits import KINDS, Reason
 from elasticjob.rendezvous import PodState, roster_of
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.conditions import evictions, grouped, invalid_records, silence_of, silent_workers
-from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import FINISHING
+from elasticjob_operator.job.conditions import grouped, invalid_records, silence_of, silent_workers
+from elasticjob_operator.job.evictions import Budget, Protection, grace_over
+from elasticjob_operator.job.finishing import FINISHING, Finishing
+from elasticjob_operator.job.network import Network
+from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.job.stalls import EXCEEDED
+from elasticjob_operator.job.stalls import EXCEEDED, Hang
 from elasticjob_operator.objects.budget import BUDGET
 from elasticjob_operator.objects.pods import access_name
 
@@ -84,17 +86,18 @@ def blockers_of(report: Report) -> tuple[Blocker, ...]:
 
 def _of_the_round(report: Report) -> Iterator[Blocker]:
     """What is wrong with the standing round, including the last round of a closed job."""
-    if report.network.sentence:
-        cut_off = [index for index, _ in sorted(report.network.cut_off)]
+    network, hang, finishing = report.of(Network), report.of(Hang), report.of(Finishing)
+    if network.sentence:
+        cut_off = [index for index, _ in sorted(network.cut_off)]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
         pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
-        yield _made(report, NETWORK_FAULT, report.network.sentence, workers=cut_off, object=pod)
-    if report.hang.sentence:
-        yield _made(report, EXCEEDED, report.hang.sentence, passes=report.spec.hang_policy == "Restart")
-    if report.finishing.failed:
-        yield _made(report, CONTAINER_FAILED, report.finishing.failed)
-    if report.finishing.waits:
-        yield _made(report, FINISHING, report.finishing.sentence, passes=True)
+        yield _made(report, NETWORK_FAULT, network.sentence, workers=cut_off, object=pod)
+    if hang.sentence:
+        yield _made(report, EXCEEDED, hang.sentence, passes=report.spec.hang_policy == "Restart")
+    if finishing.failed:
+        yield _made(report, CONTAINER_FAILED, finishing.failed)
+    if finishing.waits:
+        yield _made(report, FINISHING, finishing.sentence, passes=True)
 
 
 def _of_the_rest(report: Report) -> Iterator[Blocker]:
@@ -104,10 +107,10 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
         yield _made(report, Reason.TEMPLATE_INVALID, report.problem, object=f"ElasticJob/{name}")
     if report.refusal:
         yield _made(report, report.refusal.reason, report.refusal.why, object=report.refusal.object)
-    if report.allowance.told:
+    if report.of(Allowance).told:
         yield _without_quota(report)
-    if report.budget is Budget.OPEN:
-        yield _made(report, DRAIN_GRACE_OVER, evictions(report.spec), passes=True)
+    if report.of(Protection).budget is Budget.OPEN:
+        yield _made(report, DRAIN_GRACE_OVER, grace_over(report.spec.drain), passes=True)
     if report.budget_problem:
         yield _made(report, BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
     for wait, indices in grouped(report.waits):
@@ -121,7 +124,7 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
 def _without_quota(report: Report) -> Blocker:
     """The blocker of a gang that lacks quota. It has a count and no indices, since any workers may be the ones
     without."""
-    allowance, spec, admitted = report.allowance, report.spec, report.admitted
+    allowance, spec, admitted = report.of(Allowance), report.spec, report.admitted
     wanted, have = spec.replicas + spec.spare_replicas, admitted.replicas + admitted.spares if admitted else 0
     queue = (report.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     blocker = _made(

@@ -13,9 +13,10 @@ from elasticjob.rendezvous.roster import Roster, current
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
-from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING
-from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE
+from elasticjob_operator.job.evictions import Budget, Protection, grace_over
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING, Finishing
+from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
+from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY
 from elasticjob_operator.job.silent_starts import silence
@@ -43,8 +44,8 @@ def findings_of(report: Report) -> Iterator[Finding]:
     yield Finding("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
-        yield _progressing(report.hang)
-    yield from _once_told(report, CONNECTED, FAULT, report.network.sentence, REACHABLE)
+        yield _progressing(report.of(Hang))
+    yield from _once_told(report, CONNECTED, FAULT, report.of(Network).sentence, REACHABLE)
     yield from _finishing(report)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
@@ -63,7 +64,7 @@ def _once_told(report: Report, type: str, reason: str, fault: str, well: str) ->
 
 
 def _finishing(report: Report) -> Iterator[Finding]:
-    found = report.finishing
+    found = report.of(Finishing)
     if found.message:
         reason = CONTAINER_FAILED if found.failed else CONTAINERS_RUN
         yield Finding(FINISHING, "True" if found.waits else "False", reason, found.message)
@@ -131,14 +132,14 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
     """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
-    if report.finishing.waits and not _obstacle(report):
+    if report.of(Finishing).waits and not _obstacle(report):
         return FINISHING
     rendezvoused = next(one for one in findings if one.type == RENDEZVOUSED)
     if rendezvoused.status != "True":
         return rendezvoused.reason
-    if report.network.sentence:
+    if report.of(Network).sentence:
         return FAULT
-    return EXCEEDED if report.hang.sentence else _obstacle(report) or ""
+    return EXCEEDED if report.of(Hang).sentence else _obstacle(report) or ""
 
 
 def _how_it_ended(state: State) -> str:
@@ -154,7 +155,7 @@ def _obstacle(report: Report) -> Reason | None:
     found -= {Reason.NOT_JOINED} if report.decision.state.phase is RendezvousPhase.FORMING else set()
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
     found |= {report.refusal.reason} if report.refusal else set()
-    found |= {Reason.QUOTA_PENDING} if report.allowance.told else set()
+    found |= {Reason.QUOTA_PENDING} if report.of(Allowance).told else set()
     found |= {Reason.INVALID_RECORD} if _invalid_records(report) else set()
     return next((reason for reason in Reason if reason in found), None)
 
@@ -169,7 +170,7 @@ def _rendezvoused(report: Report) -> Finding:
         return Finding(name, "True", "Formed", "; ".join(told))
     if report.spec.suspend:
         return Finding(name, "False", "Suspended", "")
-    if report.allowance.suspends:
+    if report.of(Allowance).suspends:
         return Finding(name, "False", Reason.QUOTA_PENDING, "; ".join(_obstacles(report)))
     roster = roster_of(report.bounds, state, report.workers)
     least = min_members(report.bounds, state)
@@ -185,8 +186,8 @@ def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the most severe first: each cause once, with the first few workers."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal.why}"] if report.refusal else []
-    found += [report.allowance.told] if report.allowance.told else []
-    found += [evictions(report.spec)] if report.budget is Budget.OPEN else []
+    found += [report.of(Allowance).told] if report.of(Allowance).told else []
+    found += [grace_over(report.spec.drain)] if report.of(Protection).budget is Budget.OPEN else []
     found += _told(report.spec, report.waits)
     return found + ([report.budget_problem] if report.budget_problem else [])
 
@@ -200,11 +201,6 @@ def _sidecars_not_ready(report: Report) -> str:
     """What keeps sidecars from reaching the API server."""
     waits = {index: wait for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
     return "; ".join(_told(report.spec, waits))
-
-
-def evictions(spec: ElasticJobSpec) -> str:
-    """The sentence for a drain whose grace period has expired."""
-    return f"its pods may be evicted: a draining node has used up spec.drain.graceSeconds, {spec.drain.grace_seconds} s"
 
 
 def _undone_restart(report: Report) -> Iterator[str]:

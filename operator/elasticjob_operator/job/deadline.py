@@ -6,11 +6,35 @@ again and again would never reach its deadline. The count is kept in the status 
 outlive the operator.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from elasticjob.api import Active, ElasticJobSpec
 from elasticjob.rendezvous import State
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
+
+
+class Activity(NamedTuple):
+    """What one step finds: the job's activity for the status, None if nothing is known of it."""
+
+    active: Active | None = None
+
+
+class Deadline(Concern):
+    """The activity of one job, and its deadline."""
+
+    def see(self, report: Report) -> Report:
+        active = active_of(report.before.active, report.decision.state, report.now, suspended=report.suspended)
+        left = left_of(report.spec, active, report.now)
+        deadline = None if left is None else report.at + left
+        return report.noting(Activity(active), bounds=replace(report.bounds, deadline=deadline))
+
+    def judge(self, report: Report) -> Report:
+        active = report.of(Activity).active
+        return report.noting(Activity(active_of(active, report.decision.state, report.now, suspended=report.suspended)))
 
 
 def active_of(before: Active | None, state: State, now: str, *, suspended: bool) -> Active:

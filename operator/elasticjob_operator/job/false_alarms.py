@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elasticjob.members import Member
-from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob.rendezvous import PodState, Worker
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 MOST_ALARMS, WITHIN_SECONDS = 10, 60.0
 
@@ -23,7 +25,7 @@ class _Suspicion:
 
 
 @dataclass(slots=True)
-class FalseAlarms:
+class FalseAlarms(Concern):
     """The suspicions in one job, as far as this leader has seen them: the members that each member last suspected, the
     open suspicions, and the times at which unfounded ones began."""
 
@@ -31,9 +33,9 @@ class FalseAlarms:
     _open: dict[tuple[Member, Member], _Suspicion] = field(default_factory=dict)
     _alarms: dict[Member, frozenset[float]] = field(default_factory=dict)
 
-    def marked(self, state: State, workers: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """The workers. Those to be replaced look as if the cluster had ended their pods, and suspect nobody. If the
-        status could not be written, this may be called again for the same state."""
+    def see(self, report: Report) -> Report:
+        """Workers to be replaced look as if the cluster had ended their pods, and suspect nobody."""
+        state, workers, now = report.decision.state, report.workers, report.at
         present = {worker.member: worker for worker in workers if worker.member}
         for member, worker in present.items():
             suspected = frozenset(one for one in worker.suspects if one in present and one != member)
@@ -47,7 +49,7 @@ class FalseAlarms:
             for member, times in self._alarms.items()
             if member in present and (recent := frozenset(at for at in times if now - at <= WITHIN_SECONDS))
         }
-        return tuple(self._marked(worker) for worker in workers)
+        return report._replace(workers=tuple(self._marked(worker) for worker in workers))
 
     def _settle(self, present: Mapping[Member, Worker]) -> None:
         """A suspicion is over once its member acks a later ping, suspects the other in turn, or is gone."""

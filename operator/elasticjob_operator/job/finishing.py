@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
 from elasticjob.blockers import CONTAINER_FAILED
-from elasticjob.rendezvous import Event, Member, State, Worker
+from elasticjob.rendezvous import Event, Member, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
@@ -38,11 +40,23 @@ class Finishing(NamedTuple):
         return "; ".join(filter(None, (self.sentence, self.failed)))
 
 
-def finishing_of(
-    spec: ElasticJobSpec, before: ElasticJobStatus, state: State, workers: tuple[Worker, ...], known: Crashes, now: str
-) -> Finishing:
-    """What is to be reported. `state`: the decided state. `known`: the crashes that the last step found. `now`:
-    wall-clock time."""
+class FinishingContainers(Concern):
+    """The containers of one job that continue after success."""
+
+    def __init__(self) -> None:
+        self._crashes: Crashes = {}
+
+    def judge(self, report: Report) -> Report:
+        return report.noting(finishing_of(report, self._crashes))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._crashes = report.of(Finishing).crashes
+        return report.of(Finishing).news
+
+
+def finishing_of(report: Report, known: Crashes) -> Finishing:
+    """What is to be reported. `known`: the crashes that the last step found."""
+    spec, state, workers = report.spec, report.decision.state, report.workers
     clocks = {} if state.ended else state.clocks.finishing
     if not clocks:
         return Finishing()
@@ -54,7 +68,7 @@ def finishing_of(
     shown = list(told.values())[:NAMED]
     return Finishing(
         waits=bool(waited),
-        sentence=_sentence(spec, before, state, waited, now) if waited else "",
+        sentence=_sentence(report, waited) if waited else "",
         failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
         crashes={one: worker.crashes for one, worker in there.items()},
         news=tuple(Event(CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
@@ -79,10 +93,10 @@ def _condition(status: ElasticJobStatus) -> Condition | None:
     return next(found, None)
 
 
-def _sentence(spec: ElasticJobSpec, before: ElasticJobStatus, state: State, waited: list[int], now: str) -> str:
+def _sentence(report: Report, waited: list[int]) -> str:
     """The sentence with the limit as a time of day: a status is not rewritten for each second that passes."""
-    known = _condition(before)
-    since = datetime.fromisoformat(known.last_transition_time if known else now)
+    spec, state, known = report.spec, report.decision.state, _condition(report.before)
+    since = datetime.fromisoformat(known.last_transition_time if known else report.now)
     ends = since + timedelta(seconds=spec.finish_seconds)
     containers = f"the container of worker {waited[0]} goes on" if len(waited) == 1 else _several(waited)
     if state.phase is RendezvousPhase.FORMING:

@@ -15,6 +15,7 @@ from elasticjob.api import RendezvousStatus
 from elasticjob.rendezvous import Clocks, Event
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, STAGE_FINISHED
 from elasticjob.terms import Loss, Outcome, RendezvousPhase, RoundCause
+from elasticjob_operator.job.deadline import Activity
 from elasticjob_operator.job.finishing import is_waiting
 from elasticjob_operator.job.network import FAULT, says_so
 from elasticjob_operator.job.report import Report
@@ -89,7 +90,8 @@ def measure(
 
 def _lasted(report: Report) -> Iterator[Measurement]:
     """The job's duration by the two times in its status. Nothing for a job that was never active."""
-    began = report.before.start_time or (report.active.since if report.active else None)
+    active = report.of(Activity).active
+    began = report.before.start_time or (active.since if active else None)
     if began:
         seconds = (datetime.fromisoformat(report.now) - datetime.fromisoformat(began)).total_seconds()
         phase = "Complete" if report.decision.state.outcome is Outcome.COMPLETE else "Failed"

@@ -6,7 +6,7 @@ network, a NetworkPolicy or a firewall stands between them. A link may only be l
 a suspicion has to last for a while, and it outlives the round in which it began.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,6 +18,9 @@ from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import SidecarTroubles
 
 CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
 STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow for a while
@@ -55,26 +58,39 @@ class Network(NamedTuple):
     news: tuple[Event, ...] = ()
 
 
-def network_of(
-    job: str,
-    before: ElasticJobStatus,
-    state: State,
-    workers: tuple[Worker, ...],
-    last: Network | None,
-    now: float,
-    troubled: Collection[PodKey] = (),
-) -> Network:
-    """The network faults of a step. `state`: the state in the status `before`. `last`: what this operator found in the
-    last step; None in its first step, when a fault in the status is assumed to persist. `troubled`: the pods whose
-    sidecars are known to be in trouble, which explains their silence."""
+class NetworkFaults(Concern):
+    """The network between the members of one job."""
+
+    def __init__(self) -> None:
+        self._last: Network | None = None
+
+    def see(self, report: Report) -> Report:
+        found, workers = network_of(report, self._last), report.workers
+        if found.cut_off:
+            workers = tuple(replace(one, cut_off=True) if one.pod_key in found.cut_off else one for one in workers)
+        return report.noting(found, workers=workers)
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._last = report.of(Network)
+        return self._last.news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Network).again
+
+
+def network_of(report: Report, last: Network | None) -> Network:
+    """The network faults of a step. `last`: what this operator found in the last step; None in its first step, when a
+    fault in the status is assumed to persist. A sidecar that is known to be in trouble explains a silence."""
+    state, workers, now = report.decision.state, report.workers, report.at
     known = {} if last is None else last.suspicions
     if state.ended or not state.participants or not (known or any(worker.suspects for worker in workers)):
         return Network()
+    troubled = report.of(SidecarTroubles).waits
     if any(worker.member == state.participants[0] for worker in workers if worker.pod_key in troubled):
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}
-    told = bool(last.sentence) if last is not None else says_so(before)
+    told = bool(last.sentence) if last is not None else says_so(report.before)
     suspected = _suspected(state, present)
     suspicions = _kept(state, present, known, now) | _seen(state, suspected, known, told and last is None, now)
     moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in suspected))
@@ -82,7 +98,7 @@ def network_of(
     cut_off = [present[one] for one in state.participants if one in suspicions and suspicions[one].stands(now)]
     if not cut_off:
         return Network(suspicions, again=again)
-    sentence = _sentence(job, present[state.participants[0]], cut_off)
+    sentence = _sentence(report.job["metadata"]["name"], present[state.participants[0]], cut_off)
     news = () if told else (Event(FAULT, sentence, warning=True),)
     return Network(suspicions, sentence, frozenset(one.pod_key for one in cut_off), again, news)
 
@@ -90,13 +106,6 @@ def network_of(
 def says_so(status: ElasticJobStatus) -> bool:
     """Whether `status` says that pods do not reach each other."""
     return any(one.type == CONNECTED and one.status == "False" for one in status.conditions)
-
-
-def marked(network: Network, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """The workers as the rules are to see them."""
-    if not network.cut_off:
-        return workers
-    return tuple(replace(one, cut_off=True) if one.pod_key in network.cut_off else one for one in workers)
 
 
 def _suspected(state: State, present: Mapping[Member, Worker]) -> dict[Member, set[Member]]:

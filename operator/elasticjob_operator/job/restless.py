@@ -6,15 +6,14 @@ Such a trainer believes that a standing round is over. Nothing else would end th
 and coming back costs no restart.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elasticjob.api import ElasticWorkerStatus
 from elasticjob.members import Member
-from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.losses import breaks
-from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase, RoundCause
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 MOST_ROUNDS, WITHIN_SECONDS = 3, 60.0
 
@@ -30,26 +29,20 @@ class _Ended:
 
 
 @dataclass(slots=True)
-class Restless:
+class Restless(Concern):
     """The rounds that members of one job have ended, as far as this leader has seen."""
 
     _rounds: dict[Member, dict[int, _Ended]] = field(default_factory=dict)
 
-    def marked(
-        self,
-        state: State,
-        workers: tuple[Worker, ...],
-        said: Callable[[], Mapping[PodKey, ElasticWorkerStatus]],
-        now: float,
-    ) -> tuple[Worker, ...]:
-        """The workers. Those to be replaced look as if the cluster had ended their pods. If the status could not be
-        written, this may be called again for the same state."""
+    def see(self, report: Report) -> Report:
+        """Workers to be replaced look as if the cluster had ended their pods."""
+        state, workers, now = report.decision.state, report.workers, report.at
         if state.phase is not RendezvousPhase.FORMED:
-            return workers
+            return report
         came = [one.member for one in breaks(state, workers, {}) if one.cause == RoundCause.CAME_BACK]
         if not came:
-            return workers
-        records = said()
+            return report
+        records = report.observer.said
         steps = {worker.member: one.step for worker in workers if (one := records.get(worker.pod_key))}
         for member in came:
             ended = _Ended(now, steps.get(member), state.restarts)
@@ -61,7 +54,7 @@ class Restless:
             } | {state.round: known.get(state.round, ended)}
         present = {worker.member for worker in workers}
         self._rounds = {member: rounds for member, rounds in self._rounds.items() if member in present}
-        return tuple(self._marked(worker, came) for worker in workers)
+        return report._replace(workers=tuple(self._marked(worker, came) for worker in workers))
 
     def _marked(self, worker: Worker, came: list[Member]) -> Worker:
         if worker.member not in came or worker.member is None or len(self._rounds[worker.member]) <= MOST_ROUNDS:

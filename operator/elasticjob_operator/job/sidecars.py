@@ -5,9 +5,10 @@ A sidecar that cannot write its ElasticWorker cannot report anything through the
 operator asks it at its health port, once it has had time to start.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import HEALTH_PORT, ElasticJobSpec
@@ -38,6 +39,14 @@ class PageCall(NamedTuple):
     at: datetime
     ready: bool
     port: int = HEALTH_PORT
+
+
+class SidecarTroubles(NamedTuple):
+    """What one step finds. `asked`: the sidecars to ask what keeps them from joining. `waits`: what they have
+    answered."""
+
+    asked: Sequence[PageCall] = ()
+    waits: Mapping[PodKey, Wait] = MappingProxyType({})
 
 
 def to_ask(

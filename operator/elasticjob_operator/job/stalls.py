@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job's training hangs, which member lags, and what the members are asked about it. Pure: the time is an
-argument.
+"""Whether a job's training hangs, which member lags, and what the members are asked about it. Pure: the report has the
+time.
 
 Each sidecar reports by its own clock that its script stalls. Once all are asked, members that train on report that too.
 So neither a script that chose to stop reporting nor a broken connection counts as a hang.
@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
+from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.report import Report
 
 PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
 MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
@@ -53,6 +55,26 @@ class Hang(NamedTuple):
     news: tuple[Event, ...] = ()
 
 
+class Hangs(Concern):
+    """Whether the training of one job hangs."""
+
+    def __init__(self) -> None:
+        self._asked = NOBODY
+
+    def see(self, report: Report) -> Report:
+        hang, workers = hang_of(report, self._asked), report.workers
+        if hang.sentence and report.spec.hang_policy == "Restart":
+            workers = tuple(replace(one, hung=hang.sentence) if one.pod_key == hang.of else one for one in workers)
+        return report.noting(hang, workers=workers)
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._asked = report.of(Hang).asked
+        return report.of(Hang).news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Hang).again
+
+
 class Answer(NamedTuple):
     """What a member's record says of its round. `stall` is None until it contains an answer."""
 
@@ -61,20 +83,13 @@ class Answer(NamedTuple):
     stall: Stall | None
 
 
-def hang_of(
-    spec: ElasticJobSpec,
-    before: ElasticJobStatus,
-    workers: Iterable[Worker],
-    said: Mapping[PodKey, ElasticWorkerStatus],
-    asked: StallCall,
-    now: float,
-) -> Hang:
-    """Whether the training hangs. `said`: the statuses in the records, by pod. `before`: the job status that they were
-    written under."""
-    agreed = before.rendezvous
-    if spec.progress_deadline_seconds is None or agreed.phase is not RendezvousPhase.FORMED:
+def hang_of(report: Report, asked: StallCall) -> Hang:
+    """Whether the training hangs. `asked`: the result of the last step."""
+    before, agreed, now = report.before, report.before.rendezvous, report.at
+    deadline = report.spec.progress_deadline_seconds
+    if deadline is None or agreed.phase is not RendezvousPhase.FORMED:
         return Hang()
-    answers = list(_answers(before, workers, said))
+    answers = list(_answers(before, report.workers, report.observer.said))
     stalls = [one.stall for one in answers if one.stall is not None]
     if not any(stall.stalled for stall in stalls):
         return Hang()
@@ -89,18 +104,11 @@ def hang_of(
     if left > 0 and not answered:
         return Hang(asked, agreed.round, again=left)
     lagging, how = _lagging(answers)
-    sentence = f"no member has reported for {spec.progress_deadline_seconds} s: {how}"
+    sentence = f"no member has reported for {deadline} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
     told = asked.told or hung
     news = () if told else (Event(EXCEEDED, sentence, warning=True),)
     return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
-
-
-def marked(hang: Hang, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """The workers as the rules are to see them: one of them hangs, if the round is to be restarted."""
-    if not hang.sentence or spec.hang_policy != "Restart":
-        return workers
-    return tuple(replace(one, hung=hang.sentence) if one.pod_key == hang.of else one for one in workers)
 
 
 def _answers(

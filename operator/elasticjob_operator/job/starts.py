@@ -9,8 +9,11 @@ script that reports its steps says more: model and checkpoint are loaded before 
 from datetime import datetime
 from typing import NamedTuple
 
-from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus
+from elasticjob.api import ElasticWorkerStatus
 from elasticjob.rendezvous import Event
+from elasticjob_operator.job.concern import Concern
+from elasticjob_operator.job.progress import said_by_first
+from elasticjob_operator.job.report import Report
 
 LONGEST_SECONDS = 600.0  # a script may have no process group and report nothing
 TRAINING_STARTED = "TrainingStarted"
@@ -30,15 +33,32 @@ class Start(NamedTuple):
 UNKNOWN = Start()
 
 
-def start_of(before: ElasticJobStatus, said: ElasticWorkerStatus | None, known: Start, now: str) -> Start:
-    """Whether the round trains. `before`: the status, which says that the round starts. `said`: the record of its rank
-    0. `known`: the result of the last step. `now`: wall-clock time."""
-    round = before.rendezvous.round
+class Starts(Concern):
+    """Whether the round of one job trains."""
+
+    def __init__(self) -> None:
+        self._known = UNKNOWN
+
+    def see(self, report: Report) -> Report:
+        return report.noting(start_of(report, self._known))
+
+    def after(self, report: Report) -> tuple[Event, ...]:
+        self._known = report.of(Start)
+        return self._known.news
+
+    def again(self, report: Report, now: float) -> float | None:
+        return report.of(Start).again
+
+
+def start_of(report: Report, known: Start) -> Start:
+    """Whether the round trains. `known`: the result of the last step."""
+    before, round = report.before, report.before.rendezvous.round
     if not before.starting or not before.history or before.history[-1].round != round:
         return Start(round)
     if known.round == round and known.seconds is not None:  # announced already, and not written yet
         return known._replace(news=())
-    passed = (datetime.fromisoformat(now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
+    passed = (datetime.fromisoformat(report.now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
+    said = said_by_first(report.view, report.decision.state)
     how = _trains(round, said, reports=before.progress is not None and before.progress.step is not None)
     if how:
         message = f"round {round} trains, {passed:g} s after it was formed: {how}"

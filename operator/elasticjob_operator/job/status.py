@@ -15,10 +15,15 @@ from elasticjob.rendezvous import Matched, PodState, State, Worker, roster_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
 from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.blockers import blockers_of
 from elasticjob_operator.job.conditions import Finding, findings_of, reason_of
-from elasticjob_operator.job.finishing import succeeded
+from elasticjob_operator.job.deadline import Activity
+from elasticjob_operator.job.finishing import Finishing, succeeded
+from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.stalls import Hang
+from elasticjob_operator.job.starts import Start
 from elasticjob_operator.objects.pods import own_selector
 
 HISTORY_LENGTH = 5  # `kubectl describe` prints seven lines for each
@@ -31,7 +36,7 @@ def status_of(report: Report) -> ElasticJobStatus:
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
     beside = _without_place(report)
     placed = [one.pod_key for one in alive if one.pod_key not in beside]
-    findings = tuple(findings_of(report))
+    findings, active, stalled = tuple(findings_of(report)), report.of(Activity).active, report.of(Hang).stalled
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
         phase=_phase(state, report.spec, alive),
@@ -43,9 +48,9 @@ def status_of(report: Report) -> ElasticJobStatus:
         spares=state.spares,
         selector=own_selector(report.job),
         starting=_starts(report),
-        start_time=report.before.start_time or (report.active and report.active.since),
+        start_time=report.before.start_time or (active and active.since),
         completion_time=report.before.completion_time or (report.now if state.outcome is Outcome.COMPLETE else None),
-        active=report.active,
+        active=active,
         restarts=state.restarts,
         term=report.term,
         lease=report.lease,
@@ -66,7 +71,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             matched_rule=_matched_rule(state.matched),
             replaced=Members(state.replaced),
             planned=state.planned,
-            stalled=report.hang.stalled if report.hang.stalled == state.round else 0,
+            stalled=stalled if stalled == state.round else 0,
             ping=Ping(number=state.ping, members=Members(state.pinged)),
             store=state.store,
             reason=state.reason,
@@ -76,8 +81,8 @@ def status_of(report: Report) -> ElasticJobStatus:
         replacements=dict(state.replacements),
         draining=dict(one.pod_key for one in current(state, report.workers).values() if one.draining),
         admitted=report.admitted,
-        progress=report.progress,
-        node_failures=report.node_failures,
+        progress=progress_of(report.view, state, report.before.progress),
+        node_failures=report.of(BadNodesFound).record,
         history=_history(report),
     )
 
@@ -101,14 +106,15 @@ def _starts(report: Report) -> bool:
     """Whether the round's processes are still starting. That begins when a round has just formed."""
     state = report.decision.state
     stands = state.phase is RendezvousPhase.FORMED or state.outcome is Outcome.CLOSED
-    return stands and not report.finishing.waits and (report.decision.formed_after is not None or report.start.starting)
+    starts = report.decision.formed_after is not None or report.of(Start).starting
+    return stands and starts and not report.of(Finishing).waits
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
     decision, state, history = report.decision, report.decision.state, report.before.history
-    if report.start.seconds is not None:
-        history = (*history[:-1], history[-1].model_copy(update={"started": report.start.seconds}))
-    if report.finishing.waits and state.phase is not RendezvousPhase.FORMING and history:
+    if (seconds := report.of(Start).seconds) is not None:
+        history = (*history[:-1], history[-1].model_copy(update={"started": seconds}))
+    if report.of(Finishing).waits and state.phase is not RendezvousPhase.FORMING and history:
         history = (*history[:-1], succeeded(history[-1], report.now))
     if decision.formed_after is None:
         return history

@@ -79,7 +79,7 @@ def both(
     pods = [runs(0), runs(1), *others]
     asked = {0: {"type": "Join", "after": 2}, 1: {"type": "Join", "after": 2}, **dict.fromkeys(joined, JOINS)}
     records = [record(index, request=request) for index, request in asked.items()]
-    found = report(FORMED, spec=spec, allowance=allowance)
+    found = report(FORMED, spec=spec, facts=[allowance])
     by_name = [{one["metadata"]["name"]: one for one in there} for there in (pods, records)]
     nodes = {name: Node(name, 1, {}, (Taint(CORDONED, "", "NoSchedule"),)) for name in drains}
     view = view_of({**job(**spec), "status": status_of(found).dump()}, *by_name, nodes=nodes)
@@ -175,7 +175,7 @@ def test_of_a_gang_the_tool_misses_no_worker_that_has_no_quota(allowance: Allowa
 
 def test_of_a_gang_without_quota_all_workers_are_counted_and_none_is_named() -> None:
     body = job(**GANG)
-    found = report(State(clocks=CLOCKS), spec=GANG, allowance=Allowance(suspends=True, told="5 workers wait for quota"))
+    found = report(State(clocks=CLOCKS), spec=GANG, facts=[Allowance(suspends=True, told="5 workers wait for quota")])
     body["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
     seen = look(Scene(job={**body, "status": status_of(found).dump()}, leader=LEADER, now=NOW))
     assert not seen.missing

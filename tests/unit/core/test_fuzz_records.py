@@ -11,12 +11,12 @@ from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from oracle import violations
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer, view_of
 from support.record_strategies import STATUSES, certified, specs
+from support.statuses import report
 
 SIZE = 4
 
@@ -96,14 +96,11 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
             for member in state.participants:
                 (worker,) = [one for one in workers if one.member == member]
                 must_make_sense(worker, said[member.index])
-        before = status(body, spec, workers, decision, before)
+        before = status(body, workers, decision, before)
         assert ElasticJobStatus.parse(before.dump()) == before
     if not state.ended:
         assert all(state.replacements[one.index] for one in workers if one.invalid and one.index not in state.done)
 
 
-def status(
-    body: Object, spec: ElasticJobSpec, workers: tuple[Worker, ...], decision: Decision, before: ElasticJobStatus
-) -> ElasticJobStatus:
-    report = Report(body, spec, workers, frozenset(), decision, before, None, None, 1, "2026-01-02T03:04:05Z")
-    return status_of(report)
+def status(body: Object, workers: tuple[Worker, ...], decision: Decision, before: ElasticJobStatus) -> ElasticJobStatus:
+    return status_of(report(decision.state, before, job=body, workers=workers, decision=decision))

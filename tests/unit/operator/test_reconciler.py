@@ -17,6 +17,7 @@ from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.actions.access import SOON_SECONDS
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS
+from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.reflector import Reflector
@@ -146,7 +147,7 @@ async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
     recorded = RecordedJob(job())
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].access_at = inf if taken_over else 0.0
+    made._memories._known[KEY].access.due_at = inf if taken_over else 0.0
     assert recorded.budget is None
     await made.reconcile(KEY)
     assert recorded.done.index("PodDisruptionBudget") > recorded.done.index("pod")
@@ -266,7 +267,7 @@ async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(m
     assert recorded.body["status"]["rendezvous"]["round"] == 6
     made._cache.note_job(recorded.body)
     await made.reconcile(KEY)
-    clocks = made._memories._known[KEY].clocks
+    clocks = made._memories._known[KEY].clocks.known
     assert (clocks.opened, clocks.formed) == (recorded.now, recorded.now)
 
 
@@ -316,7 +317,7 @@ async def test_a_template_whose_spec_is_no_object_is_told_and_no_more() -> None:
     recorded = RecordedJob(job(template={"spec": "none"}))
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].access_at = 0
+    made._memories._known[KEY].access.due_at = 0
     await made.reconcile(KEY)
     assert "announce TemplateInvalid" in recorded.done
     assert "pod" not in recorded.done
@@ -365,7 +366,9 @@ async def test_what_a_sidecar_said_last_is_in_the_reason_of_a_job_that_nobody_ha
     recorded.there[0]["status"]["initContainerStatuses"] = [ready]
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].questions.said[0, 0] = "its ElasticWorker cannot be written: exceeded quota"
+    concerns = made._memories._known[KEY].concerns
+    (questions,) = (one for one in concerns if isinstance(one, SidecarQuestions))
+    questions.said[0, 0] = "its ElasticWorker cannot be written: exceeded quota"
     for recorded.now in (101.0, 161.0):
         await made.reconcile(KEY)
     agreed = recorded.body["status"]["rendezvous"]
@@ -662,7 +665,7 @@ async def test_the_budget_grows_before_a_pod_is_made_and_falls_a_while_after_one
     recorded = there(2)
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
+    made._memories._known[KEY].access.due_at = 0  # as minutes after a take-over
     await made.reconcile(KEY)
     least = [minimum(recorded)]
     made._cache.note_job({**recorded.body, "spec": {**recorded.body["spec"], "spareReplicas": 1}})
@@ -781,7 +784,7 @@ async def test_a_suspended_job_keeps_no_budget_for_pods_that_are_all_going() -> 
     recorded = there(2)
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
+    made._memories._known[KEY].access.due_at = 0  # as minutes after a take-over
     await made.reconcile(KEY)
     made._cache.note_job({**recorded.body, "spec": {**recorded.body["spec"], "suspend": True}})
     for going, kept in ((0, True), (1, True), (2, False)):
@@ -806,7 +809,7 @@ async def test_the_budget_goes_with_the_jobs_end(monkeypatch: pytest.MonkeyPatch
     made = reconciler(recorded)
     await made.reconcile(KEY)
     assert recorded.budget is not None
-    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
+    made._memories._known[KEY].access.due_at = 0  # as minutes after a take-over
     finished = {"type": "Finish", "round": 5}
     for body, of in zip(recorded.records, recorded.there, strict=True):
         ended = {**of["status"], "containerStatuses": [trainer(terminated={"exitCode": 0})]}

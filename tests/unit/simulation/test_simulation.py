@@ -21,10 +21,9 @@ sys.exit(main(sys.argv[1:]))
 """
 WITHOUT_EXPIRY = """
 import sys
-from elasticjob_operator import reconciler
-from elasticjob_operator.job.outcome import Done
+from elasticjob_operator.actions import expiry
 from simulation.__main__ import main
-reconciler.expiry_of = lambda *_: Done()
+expiry.expires_in = lambda *_: None
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -11,7 +11,7 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob.kube.errors import ApiError
 from elasticjob_operator.actions import access as access_module
 from elasticjob_operator.actions.access import REFUSED_SECONDS, SOON_SECONDS, UNKNOWN_SECONDS, WITHOUT_BUDGET, Access
-from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.evictions import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job

@@ -119,8 +119,9 @@ class Life:
         spec, workers = ElasticJobSpec.parse(self.body["spec"]), tuple(pods)
         await self.gang.look(self.body, spec)
         self.allowance = self.gang.allowance(spec, state, workers)
-        made = report(state, self.before, workers=workers, problem=problem)
-        return await self.gang.keep(made._replace(job=self.body, spec=spec, allowance=self.allowance))
+        facts = [self.allowance]
+        made = report(state, self.before, job=self.body, workers=workers, problem=problem, facts=facts)
+        return await self.gang.keep(made)
 
 
 def pod_in(workload: str, index: int, *, going: bool = False) -> Pod:

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.job.outcome import Done
 from elasticjob_operator.objects.pods import SidecarImage
 from support.operator_objects import Object, job
+from support.statuses import FORMED, report
 
 pytestmark = pytest.mark.looptime
 
@@ -90,14 +90,13 @@ async def test_a_small_jobs_pod_does_not_wait_for_a_large_jobs() -> None:
     slots: Slots[Any] = Slots(64, 32)
     big, small = job(), job()
     small["metadata"] |= {"name": "small", "uid": "small"}
-    spec = ElasticJobSpec.parse(big["spec"])
 
     def pods() -> WorkerPods:
         return WorkerPods(cast(Any, kube), Cache(), none, SidecarImage("none", "Always"), slots)
 
     began = asyncio.get_running_loop().time()
-    first = asyncio.create_task(pods().create(big, spec, [(index, 0) for index in range(1000)]))
+    first = asyncio.create_task(pods().create(report(FORMED, job=big), [(index, 0) for index in range(1000)]))
     await asyncio.sleep(0)
-    assert await pods().create(small, spec, [(0, 0)]) == Done()
+    assert await pods().create(report(FORMED, job=small), [(0, 0)]) == Done()
     assert asyncio.get_running_loop().time() - began < 0.1
     assert await first == Done()

@@ -7,25 +7,24 @@ from typing import Any, cast
 
 import pytest
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, LeaseIdentity, Progress
+from elasticjob.api import ElasticJobStatus, LeaseIdentity, Progress
 from elasticjob.kube.errors import Conflict
-from elasticjob.rendezvous import Decision, State
+from elasticjob.rendezvous import State
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions import status_writer as module
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
 from elasticjob_operator.job.pace import PROGRESS_WRITES_A_SECOND, progress_seconds
-from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry, Rivals
-from support.operator_objects import Object, job
+from support.operator_objects import Object, job, record, view_of
 from support.recording_server import Announcements
-from support.statuses import FORMED
+from support.statuses import FORMED, report
 
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, round=4, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
 SHOWN = Progress(step=7, total=9, summary="7/9")
-NEWER = SHOWN.model_copy(update={"step": 8})
+NEWER = Progress(step=8, total=9, summary="8/9")
 
 OURS = LeaseIdentity(namespace="ops", name="operator", uid="b", created="2026-01-02T00:00:00Z")
 
@@ -64,10 +63,10 @@ class Operator:
         """`before`: what of the status is other than this operator wrote it last."""
         known = self.written[-1] if self.written else ElasticJobStatus()
         known = known.model_copy(update=before)
-        spec = ElasticJobSpec.parse(job()["spec"])
-        time = "2026-01-02T03:04:05Z"
-        report = Report(job(), spec, (), frozenset(), Decision(state), known, None, None, self.term, time, progress)
-        return await self.writer.write(report._replace(lease=self.lease))
+        said = record(1, 2, id="b")
+        said["status"] |= {"step": progress.step, "total": progress.total}
+        view = view_of(job(), records={"digits-1-2": said})
+        return await self.writer.write(report(state, known, view=view, term=self.term, lease=self.lease))
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nodes on which a job's workers have failed, step by step, as the status keeps them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,10 @@ from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job import bad_nodes
+from elasticjob_operator.job.bad_nodes import BadNodesFound
+from elasticjob_operator.job.report import Report
 from support.operator_objects import job, pod
-from support.statuses import status
+from support.statuses import report, status
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 A, B = "node-a", "node-b"
@@ -40,9 +44,9 @@ class Record:
     def step(self, *failed: tuple[PodKey, bool], **changes: Any) -> tuple[NodeFailures, ...]:
         self.state = replace(self.state, **changes)
         decision = Decision(self.state, failed=tuple(Failed(pod_key, judged) for pod_key, judged in failed))
-        found = bad_nodes.noted("digits", self.spec, self.before, decision, pods(), self.now)
+        found = bad_nodes.noted(self.report(decision, pods()))
         self.told += [event.message for event in bad_nodes.news(self.before, found)]
-        self.before = ElasticJobStatus.parse(status(self.state, self.before, node_failures=found).dump())
+        self.before = ElasticJobStatus.parse(status(self.state, self.before, facts=[BadNodesFound(found)]).dump())
         return found
 
     def form(self, round: int, **changes: Any) -> None:
@@ -56,6 +60,10 @@ class Record:
     def fail(self, index: int) -> None:
         """The round ends by its failure, which is yet to be judged."""
         self.step(((index, 0), False), phase=FORMING, round=self.state.round + 1, failure=f"worker {index} failed")
+
+    def report(self, decision: Decision, pods: Mapping[PodKey, Pod], **more: Any) -> Report:
+        observer, spec = SimpleNamespace(pods=pods, waits=more.pop("waits", {})), self.spec.dump()
+        return report(self.state, self.before, decision=decision, spec=spec, observer=observer, now=self.now, **more)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -224,9 +232,7 @@ def test_a_change_of_the_number_counts_for_what_is_known() -> None:
 
 def test_a_pod_without_a_node_says_nothing_of_any() -> None:
     decision = Decision(State(clocks=Clocks(opened=0, formed=0)), failed=(Failed((0, 0), True), Failed((7, 0), True)))
-    spec = ElasticJobSpec.parse(job(avoidNodes={})["spec"])
-    known = {(0, 0): Pod.read(pod(0))}
-    assert bad_nodes.noted("digits", spec, ElasticJobStatus(), decision, known, "2026-01-02T03:04:05Z") == ()
+    assert bad_nodes.noted(Record().report(decision, {(0, 0): Pod.read(pod(0))})) == ()
 
 
 def test_as_many_nodes_are_kept_as_fit_the_last_ones() -> None:
@@ -268,7 +274,7 @@ def test_a_pod_that_waits_for_what_is_allowed_by_now_is_outdated(
     record.lose(0)
     worker, pods = Worker(index=0), {(0, 0): kept_off(*annotated)}
     told = {(0, 0): Wait(waits, "")} if waits else {}
-    (found,) = bad_nodes.freed(record.spec, record.before, (worker,), pods, told, record.now)
+    (found,) = bad_nodes.freed(record.report(Decision(record.state), pods, workers=(worker,), waits=told))
     assert found.outdated is outdated
 
 

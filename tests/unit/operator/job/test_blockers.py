@@ -14,7 +14,7 @@ from elasticjob.reading.waits import KINDS, Reason, Wait
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.blockers import ORDER
-from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.outcome import Deferred
@@ -62,14 +62,19 @@ def test_how_often_a_trainer_was_started_again_makes_no_other_cause() -> None:
     [
         ({"problem": "name one trainer"}, "TemplateInvalid", "ElasticJob/digits", False),
         ({"refusal": refused("exceeded quota: full")}, "QuotaExceeded", "ResourceQuota/full", False),
-        ({"allowance": Allowance(1, told="1 of 2 workers wait for quota")}, "QuotaPending", "", True),
-        ({"allowance": Allowance(1, told="no such queue", refused=True)}, "QuotaPending", "", False),
-        ({"budget": Budget.OPEN}, "DrainGraceOver", "", True),
+        ({"facts": [Allowance(1, told="1 of 2 workers wait for quota")]}, "QuotaPending", "", True),
+        ({"facts": [Allowance(1, told="no such queue", refused=True)]}, "QuotaPending", "", False),
+        ({"facts": [Protection(Budget.OPEN)]}, "DrainGraceOver", "", True),
         ({"budget_problem": "no"}, "BudgetRefused", "PodDisruptionBudget/digits-worker", False),
-        ({"hang": Hang(sentence="none lags")}, "ProgressDeadlineExceeded", "", False),
-        ({"hang": Hang(sentence="none lags"), "spec": {"hangPolicy": "Restart"}}, "ProgressDeadlineExceeded", "", True),
-        ({"finishing": Finishing(failed="worker 0's container failed")}, "ContainerFailed", "", False),
-        ({"finishing": Finishing(waits=True, sentence="worker 0's goes on")}, "Finishing", "", True),
+        ({"facts": [Hang(sentence="none lags")]}, "ProgressDeadlineExceeded", "", False),
+        (
+            {"facts": [Hang(sentence="none lags")], "spec": {"hangPolicy": "Restart"}},
+            "ProgressDeadlineExceeded",
+            "",
+            True,
+        ),
+        ({"facts": [Finishing(failed="worker 0's container failed")]}, "ContainerFailed", "", False),
+        ({"facts": [Finishing(waits=True, sentence="worker 0's goes on")]}, "Finishing", "", True),
     ],
 )
 def test_what_keeps_the_whole_job_names_no_worker(changes: Any, reason: str, object: str, passes: bool) -> None:
@@ -81,25 +86,25 @@ def test_what_keeps_the_whole_job_names_no_worker(changes: Any, reason: str, obj
 def test_who_does_not_reach_rank_0_is_named_by_index() -> None:
     workers = tuple(Worker(index=index, id=id) for index, id in ((1, "b"), (0, "a")))
     network = Network(sentence="pod digits-0-0 does not reach pod digits-1-0", cut_off=frozenset({(0, 0)}))
-    (found,) = status(FORMED, network=network, workers=workers).blockers
+    (found,) = status(FORMED, facts=[network], workers=workers).blockers
     assert (found.reason, found.object, found.workers) == ("NetworkFault", "Pod/digits-1-0", (0,))
 
 
 def test_workers_without_quota_are_counted_though_nobody_knows_which_they_will_be() -> None:
     spec = {"replicas": 4, "maxReplicas": 4, "spareReplicas": 1}
-    (some,) = status(FORMED, spec=spec, allowance=Allowance(3, told="2 of 5 workers wait for quota")).blockers
-    (none,) = status(FORMING, spec=spec, allowance=Allowance(suspends=True, told="5 workers wait")).blockers
+    (some,) = status(FORMED, spec=spec, facts=[Allowance(3, told="2 of 5 workers wait for quota")]).blockers
+    (none,) = status(FORMING, spec=spec, facts=[Allowance(suspends=True, told="5 workers wait")]).blockers
     assert (some.count, none.count, some.workers) == (2, 5, ())
 
 
 def test_what_is_said_of_quota_stays_while_nobody_can_see_it() -> None:
     """Else each pod that comes or goes would be another status."""
     spec = {"replicas": 4, "maxReplicas": 4}
-    before = status(FORMED, spec=spec, allowance=Allowance(3))
-    assert status(FORMED, before, spec=spec, allowance=Allowance(2, unknown=True)).admitted == before.admitted
-    assert status(FORMED, before, spec=spec, allowance=Allowance(4)).admitted is None
+    before = status(FORMED, spec=spec, facts=[Allowance(3)])
+    assert status(FORMED, before, spec=spec, facts=[Allowance(2, unknown=True)]).admitted == before.admitted
+    assert status(FORMED, before, spec=spec, facts=[Allowance(4)]).admitted is None
     unseen = Allowance(1, unknown=True, told="the Workloads cannot be seen")
-    smaller = status(FORMED, before, spec={"replicas": 2}, allowance=unseen)
+    smaller = status(FORMED, before, spec={"replicas": 2}, facts=[unseen])
     assert [one.count for one in smaller.blockers] == [0], "it was scaled down meanwhile"
     assert smaller.admitted is not None
     assert limited(ElasticJobSpec.parse({"replicas": 2, "template": {}}), smaller.admitted).replicas == 2

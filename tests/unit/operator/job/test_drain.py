@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are about to go, read from their taints, and how long their pods are kept from eviction."""
+"""Nodes that are about to go, read from their taints."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import pytest
 from elasticjob.reading import Node, Pod, Taint
 from elasticjob.reading.node import CORDONED
 from elasticjob.reading.waits import Reason
-from elasticjob.spec import DRAIN_TAINTS, DrainSpec
-from elasticjob_operator.job.drain import Budget, budget_of, draining_by, still_there
+from elasticjob.spec import DRAIN_TAINTS
+from elasticjob_operator.job.drain import draining_by
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 
@@ -60,31 +60,6 @@ def test_the_first_of_the_taints_that_count_is_told() -> None:
 )
 def test_a_pod_that_tolerates_it_stays(toleration: Object, taint: Taint, tolerated: bool) -> None:
     assert (draining_by((taint,), tolerating(**toleration), DRAIN_TAINTS) is None) is tolerated
-
-
-def test_the_grace_counts_from_when_the_first_was_seen_that_is_still_there() -> None:
-    spec = DrainSpec(grace_seconds=10)
-    since = still_there({}, [(0, 0), (1, 0)], 5.0)
-    assert since == {(0, 0): 5.0, (1, 0): 5.0}
-    since = still_there(since, [(0, 0)], 9.0)
-    assert since == {(0, 0): 5.0}
-    assert [budget_of(spec, since, now, watched=True) for now in (14.9, 15.0)] == [Budget.CLOSED, Budget.OPEN]
-    assert budget_of(spec, {}, 99.0, watched=True) is Budget.CLOSED
-
-
-@pytest.mark.parametrize(
-    ("spec", "watched", "idle"),
-    [
-        (DrainSpec(grace_seconds=0), True, False),
-        (DrainSpec(taints=()), True, False),
-        (DrainSpec(), False, False),
-        (DrainSpec(), True, True),
-    ],
-)
-def test_there_is_no_budget_where_no_drain_would_be_seen_or_nobody_is_to_wait(
-    spec: DrainSpec, watched: bool, idle: bool
-) -> None:
-    assert budget_of(spec, {}, 0.0, watched=watched, idle=idle) is Budget.NONE
 
 
 def test_a_worker_drains_while_its_node_has_the_taint() -> None:

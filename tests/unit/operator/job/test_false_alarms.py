@@ -6,6 +6,7 @@ import pytest
 from elasticjob.rendezvous import Decision
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from support.job_on_paper import JobOnPaper
+from support.statuses import report
 
 
 class Job(JobOnPaper):
@@ -18,8 +19,8 @@ class Job(JobOnPaper):
 
     def step(self) -> Decision:
         for _ in range(2):  # the first write fails
-            marked = self.false_alarms.marked(self.state, tuple(self.workers.values()), self.now)
-        self.workers = {worker.pod_key: worker for worker in marked}
+            seen = self.false_alarms.see(report(self.state, workers=tuple(self.workers.values()), at=self.now))
+        self.workers = {worker.pod_key: worker for worker in seen.workers}
         decision = super().step()
         self.lost += [event.message for event in decision.events if event.reason == "WorkerLost"]
         return decision

@@ -2,13 +2,12 @@
 """What people read while containers go on after their torchrun has ended in success."""
 
 from dataclasses import replace
-from typing import Any
 
 from elasticjob.api import ElasticJobStatus, RoundRecord
 from elasticjob.rendezvous import Member, Request, State, Worker
 from elasticjob.rendezvous.model import Finishing as Clock
 from elasticjob.terms import RendezvousPhase, RequestType
-from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.finishing import Finishing, FinishingContainers
 from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper, formed
@@ -19,13 +18,12 @@ LATER = "2026-01-02T03:05:05Z"
 UNTIL = "until 2026-01-02T04:04:05Z at most (spec.finishSeconds is 3600)"
 
 
-def told(world: JobOnPaper, before: ElasticJobStatus | None = None, now: str = NOW, **known: Any) -> ElasticJobStatus:
+def told(world: JobOnPaper, before: ElasticJobStatus | None = None, now: str = NOW) -> ElasticJobStatus:
     """The status of the job as it is now."""
     before, workers = before or ElasticJobStatus(), tuple(world.workers.values())
     spec = {"replicas": world.spec.replicas, "maxRestarts": world.spec.max_restarts}
     made = report(world.state, before, spec=spec, workers=workers, now=now)
-    found = finishing_of(made.spec, before, world.state, workers, known, now)
-    return status_of(made._replace(finishing=found))
+    return status_of(FinishingContainers().judge(made))
 
 
 def finishing(status: ElasticJobStatus) -> tuple[str, str, str] | None:
@@ -101,15 +99,17 @@ def test_of_many_the_first_few_are_named() -> None:
 
 
 def test_each_failure_of_a_container_is_news_once() -> None:
-    member, spec = Member(0, "a"), report(State(clocks=formed(1).state.clocks)).spec
+    member = Member(0, "a")
     asked = Request(type=RequestType.FINISH)
     worker = Worker(index=0, id="a", crashes=2, request=asked)
     clocks = replace(formed(1).state.clocks, finishing={member: Clock(1, None)})
     state = State(clocks=clocks, phase=RendezvousPhase.FORMED, participants=(member,))
-    first = finishing_of(spec, ElasticJobStatus(), state, (worker,), {}, NOW)
-    assert [(one.reason, one.warning) for one in first.news] == [("ContainerFailed", True)]
-    again = finishing_of(spec, ElasticJobStatus(), state, (worker,), first.crashes, NOW)
-    assert (again.news, again.failed) == ((), first.failed)
+    containers, made = FinishingContainers(), report(state, workers=(worker,))
+    first, again = (containers.judge(made) for _ in range(2))  # the status could not be written
+    assert first == again
+    assert [(one.reason, one.warning) for one in containers.after(again)] == [("ContainerFailed", True)]
+    later = containers.judge(made)
+    assert (containers.after(later), later.of(Finishing).failed) == ((), first.of(Finishing).failed)
 
 
 def test_no_minimum_is_missed_while_containers_upload() -> None:

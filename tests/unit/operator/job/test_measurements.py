@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from elasticjob.agreed import state_of
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec, State
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.finishing import FinishingContainers
 from elasticjob_operator.job.measurements import Measurement, Metric, Times, measure
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
-from support.operator_objects import job
-from support.statuses import NOW, report, status
+from support.statuses import report, status
 
 
 class Led(JobOnPaper):
@@ -42,22 +41,14 @@ class Led(JobOnPaper):
 
     def report(self, decision: Any) -> Report:
         ruled: Spec = self.spec
-        given = {"replicas": ruled.replicas, "minReplicas": ruled.min_replicas, "suspend": ruled.suspend}
-        body = job(**given, maxRestarts=ruled.max_restarts)
-        spec = ElasticJobSpec.parse(body["spec"])
-        return Report(
-            job=body,
-            spec=spec,
-            workers=tuple(self.workers.values()),
-            ready=frozenset(),
-            decision=decision,
-            before=self.status,
-            problem=None,
-            refusal=None,
-            term=self.term,
-            now=NOW,
-            finishing=finishing_of(spec, self.status, decision.state, tuple(self.workers.values()), {}, NOW),
-        )
+        given: dict[str, Any] = {
+            "replicas": ruled.replicas,
+            "minReplicas": ruled.min_replicas,
+            "suspend": ruled.suspend,
+        }
+        given["maxRestarts"], workers = ruled.max_restarts, tuple(self.workers.values())
+        made = report(decision.state, self.status, spec=given, workers=workers, decision=decision, term=self.term)
+        return FinishingContainers().judge(made)
 
     def new_leader(self) -> None:
         self.term += 1
@@ -163,7 +154,7 @@ def test_a_round_whose_processes_start_does_not_train() -> None:
 
 def test_a_round_whose_pods_do_not_reach_each_other_does_not_train() -> None:
     world = led(2)
-    world.status = status(world.state, world.status, network=Network(sentence="a pod does not reach rank 0's"))
+    world.status = status(world.state, world.status, facts=[Network(sentence="a pod does not reach rank 0's")])
     world.found.clear()
     world.now += 10
     world.step()

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobStatus
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.job.network import FORGET_SECONDS, STANDS_SECONDS, Network, marked, network_of
+from elasticjob_operator.job.network import FORGET_SECONDS, STANDS_SECONDS, Network, NetworkFaults
+from elasticjob_operator.job.sidecars import SidecarTroubles
 from support.job_on_paper import JobOnPaper
-from support.statuses import status
+from support.statuses import report, status
 
 SENTENCE = (
     "pod digits-1-0 does not reach pod digits-0-0 at 10.0.0.1:27601, and both live: a NetworkPolicy, a firewall or the "
@@ -21,7 +23,7 @@ class Job(JobOnPaper):
     """With the operator's memory of the network, the status that it writes, and what it announces."""
 
     def __init__(self, size: int = 2, **spec: Any) -> None:
-        self.last: Network | None = None
+        self.faults = NetworkFaults()
         self.before, self.network, self.news = ElasticJobStatus(), Network(), list[str]()
         super().__init__(replicas=size, **spec)
         self.up(*range(size))
@@ -29,13 +31,13 @@ class Job(JobOnPaper):
 
     def step(self) -> Any:
         workers = tuple(self.workers.values())
-        self.network = network_of("digits", self.before, self.state, workers, self.last, self.now)
-        self.last = self.network
-        self.news += [event.message for event in self.network.news]
-        self.workers = {one.pod_key: one for one in marked(self.network, workers)}
+        seen = self.faults.see(report(self.state, self.before, workers=workers, at=self.now))
+        self.network = seen.of(Network)
+        self.news += [event.message for event in self.faults.after(seen)]
+        self.workers = {one.pod_key: one for one in seen.workers}
         decision = super().step()
         self.workers = {key: one.__class__(**_without_mark(one)) for key, one in self.workers.items()}
-        self.before = status(self.state, self.before, network=self.network)
+        self.before = status(self.state, self.before, facts=[self.network])
         return decision
 
     def part(self, *of: int) -> None:
@@ -61,9 +63,10 @@ def test_a_rank_0_that_says_what_is_wrong_with_its_sidecar_is_no_fault_of_the_ne
     job = Job()
     job.part(1)
     job.live(STANDS_SECONDS + 1)
-    workers, state = tuple(job.workers.values()), job.state
-    found = [network_of("digits", job.before, state, workers, job.last, job.now, [(one, 0)]) for one in (0, 1)]
-    assert [one.sentence for one in found] == ["", SENTENCE]
+    made = report(job.state, job.before, workers=tuple(job.workers.values()), at=job.now)
+    trouble = Wait(Reason.SIDECAR_NOT_READY, "")
+    found = [job.faults.see(made.noting(SidecarTroubles(waits={(one, 0): trouble}))) for one in (0, 1)]
+    assert [one.of(Network).sentence for one in found] == ["", SENTENCE]
 
 
 def test_before_any_round_nobody_is_cut_off_whatever_records_say() -> None:
@@ -72,7 +75,7 @@ def test_before_any_round_nobody_is_cut_off_whatever_records_say() -> None:
     job.suspect(0, 1)
     workers = tuple(job.workers.values())
     assert any(worker.suspects for worker in workers)
-    assert network_of("digits", ElasticJobStatus(), job.state, workers, None, job.now) == Network()
+    assert NetworkFaults().see(report(job.state, workers=workers, at=job.now)).of(Network) == Network()
 
 
 def _without_mark(worker: Any) -> dict[str, Any]:
@@ -174,7 +177,7 @@ def test_a_new_operator_goes_on_from_what_the_status_says() -> None:
     job = Job()
     job.part(1)
     job.live(STANDS_SECONDS + 1)
-    job.last = None
+    job.faults = NetworkFaults()
     job.take_over()
     assert (job.condition, job.news) == (f"False NetworkFault {SENTENCE}", [SENTENCE])
 

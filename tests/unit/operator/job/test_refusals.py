@@ -24,6 +24,7 @@ from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
 from support.recording_server import Announcements, RecordingServer
+from support.statuses import FORMED, report
 
 IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
 LATE = Refusal(500, "Timeout", "no time left", after=60)
@@ -120,8 +121,8 @@ class TestWorkerPods:
         return [call.body["metadata"]["name"] for call in self.server.calls if call.method == "POST"]
 
     async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> Outcome:
-        wanted = ElasticJobSpec.parse(job(**spec)["spec"])
-        return await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(*indices)))
+        made = report(FORMED, spec=spec)
+        return await pods.create(made, pods.due(made, pod_keys(*indices)))
 
     @pytest.mark.parametrize(
         ("refused", "sentence"),
@@ -213,9 +214,9 @@ class TestWorkerPods:
         assert "is not of this job" in self.announced[0]
 
     async def test_a_pod_whose_quota_wants_other_nodes_than_the_template_is_not_made(self) -> None:
-        pods, wanted = self.pods(), ElasticJobSpec.parse(job()["spec"])
+        pods, made = self.pods(), report(FORMED)
         given = {(0, 0): Admitted("digits-0", problem="they differ")}
-        await pods.create(job(), wanted, pods.due(job(), wanted, pod_keys(0)), admissions=given)
+        await pods.create(made, pods.due(made, pod_keys(0)), admissions=given)
         assert self.announced == ["Warning CreateFailed: worker 0: they differ"]
         assert self.asked == []
 

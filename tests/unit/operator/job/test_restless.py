@@ -2,6 +2,7 @@
 """Who ends round after round by joining again is replaced, unless it fails or takes steps between."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob_operator.job.restless import Restless
 from support.job_on_paper import JobOnPaper
+from support.statuses import report
 
 
 class Job(JobOnPaper):
@@ -23,8 +25,9 @@ class Job(JobOnPaper):
 
     def step(self) -> Decision:
         for _ in range(2):  # the first write fails
-            marked = self.restless.marked(self.state, tuple(self.workers.values()), lambda: self.said, self.now)
-        self.workers = {worker.pod_key: worker for worker in marked}
+            made = report(self.state, workers=tuple(self.workers.values()), at=self.now)
+            seen = self.restless.see(made._replace(observer=cast(Any, self)))
+        self.workers = {worker.pod_key: worker for worker in seen.workers}
         decision = super().step()
         self.lost += [event.message for event in decision.events if event.reason == "WorkerLost"]
         return decision

@@ -2,16 +2,17 @@
 """Whether a training hangs, and who is named for it."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
 from elasticjob.rendezvous import Member, Worker
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.stalls import NOBODY, Hang, StallCall, hang_of, marked
+from elasticjob_operator.job.stalls import Hang, Hangs, StallCall
 from support.operator_objects import job
-from support.statuses import FORMED, status
+from support.statuses import FORMED, report, status
 
 STATE = replace(FORMED, leaving=(), finished=(), replacements={}, participants=tuple(Member(i, "a") for i in range(4)))
 WORKERS = tuple(Worker(index=index, id="a") for index in range(4))
@@ -25,13 +26,14 @@ class Job:
     def __init__(self, state: Any = STATE, **spec: Any) -> None:
         self.spec = ElasticJobSpec.parse(job(**{"progressDeadlineSeconds": 60, **spec})["spec"])
         self.state, self.said = state, dict[int, ElasticWorkerStatus]()
-        self.asked, self.now, self.before = NOBODY, 1000.0, ElasticJobStatus()
+        self.hangs, self.now, self.before = Hangs(), 1000.0, ElasticJobStatus()
+        self.workers: tuple[Worker, ...] = WORKERS  # as the rules see them
         self.news = list[str]()
         self.hang = Hang()
         self.agree()
 
     def agree(self) -> None:
-        self.before = status(self.state, self.before, spec=self.spec.dump(), hang=self.hang)
+        self.before = status(self.state, self.before, spec=self.spec.dump(), facts=[self.hang])
 
     def say(self, *indices: int, stalled: bool = True, waits: float | None = None, round: int = 3, **said: Any) -> None:
         stall = Stall(round=round, stalled=stalled, **said)
@@ -41,9 +43,10 @@ class Job:
         self.now += after
         said = {(index, 0): one for index, one in self.said.items()}
         said |= {worker.pod_key: ElasticWorkerStatus() for worker in WORKERS if worker.pod_key not in said}
-        self.hang = hang_of(self.spec, self.before, WORKERS, said, self.asked, self.now)
-        self.asked = self.hang.asked
-        self.news += [event.message for event in self.hang.news]
+        made = report(self.state, self.before, spec=self.spec.dump(), workers=WORKERS, at=self.now)
+        seen = self.hangs.see(made._replace(observer=cast(Any, SimpleNamespace(said=said))))
+        self.hang, self.workers = seen.of(Hang), seen.workers
+        self.news += [event.message for event in self.hangs.after(seen)]
         self.agree()
         return self.hang
 
@@ -164,11 +167,11 @@ def test_an_operator_that_begins_gives_the_time_to_answer_anew_and_announces_not
     told.say(0, step=7)
     told.look()
     told.look(after=PATIENCE - 1)
-    told.asked = NOBODY
+    told.hangs = Hangs()
     assert (told.look().sentence, told.hang.again) == ("", PATIENCE)
     told.look(after=PATIENCE)
     assert len(told.news) == 1
-    told.asked, condition = NOBODY, told.condition
+    told.hangs, condition = Hangs(), told.condition
     for after in (0, PATIENCE):
         told.look(after)
         assert (told.condition, len(told.news)) == (condition, 1)
@@ -178,7 +181,7 @@ def test_another_operator_does_not_announce_again() -> None:
     told = Job()
     told.say(0, 1, 2, 3, step=7, process=WAITS)
     told.look()
-    told.asked = NOBODY
+    told.hangs = Hangs()
     told.look()
     assert len(told.news) == 1
 
@@ -229,19 +232,20 @@ def test_many_are_named_in_few_words() -> None:
 @pytest.mark.parametrize(("policy", "hung"), [("Report", []), ("Restart", [2])])
 def test_the_round_is_restarted_for_who_lags_if_the_job_says_so(policy: str, hung: list[int]) -> None:
     told = Job(hangPolicy=policy)
-    assert marked(told.look(), told.spec, WORKERS) is WORKERS
+    told.look()
+    assert told.workers is WORKERS
     told.say(0, 1, 2, 3, process=WAITS)
     told.say(2, process=STOPPED)
     told.look()
-    rules = marked(told.hang, told.spec, WORKERS)
-    assert [one.index for one in rules if one.hung] == hung
-    assert {one.hung for one in rules} <= {"", told.hang.sentence}
+    assert [one.index for one in told.workers if one.hung] == hung
+    assert {one.hung for one in told.workers} <= {"", told.hang.sentence}
 
 
 def test_where_nobody_lags_it_is_restarted_all_the_same() -> None:
     told = Job(hangPolicy="Restart")
     told.say(0, 1, 2, 3, step=7, process=WAITS)
-    assert [one.index for one in marked(told.look(), told.spec, WORKERS) if one.hung] == [0]
+    told.look()
+    assert [one.index for one in told.workers if one.hung] == [0]
 
 
 def test_the_question_ends_with_the_round() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus, Progress
+from elasticjob.api import ElasticJobStatus, Progress
 from elasticjob_operator.job.starts import LONGEST_SECONDS, UNKNOWN, Start, start_of
-from support.statuses import FORMED, status
+from support.operator_objects import job, record, view_of
+from support.statuses import FORMED, report, status
 
 AT = "2026-01-02T03:%s:00Z"
 
@@ -22,8 +23,11 @@ def look(
     before: ElasticJobStatus, minute: str = "01", known: Start = UNKNOWN, **said: Any
 ) -> tuple[Start, ElasticJobStatus]:
     """What is found at that time, and the status that says it."""
-    found = start_of(before, ElasticWorkerStatus(**said), known, AT % minute)
-    return found, status(FORMED, before, start=found)
+    of_rank_0 = record(1, 2, id="b")
+    of_rank_0["status"] |= said
+    view = view_of(job(), records={"digits-1-2": of_rank_0})
+    found = start_of(report(FORMED, before, view=view, now=AT % minute), known)
+    return found, status(FORMED, before, facts=[found])
 
 
 def test_a_round_that_is_formed_starts() -> None:
@@ -64,5 +68,5 @@ def test_where_nothing_tells_it_counts_as_training_after_a_while() -> None:
 
 def test_a_round_that_ended_starts_no_more() -> None:
     found, _ = look(formed())
-    ended = status(replace(FORMED, phase="Forming", round=4), formed(), start=found)
+    ended = status(replace(FORMED, phase="Forming", round=4), formed(), facts=[found])
     assert not ended.starting

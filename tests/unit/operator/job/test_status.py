@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of
-from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.deadline import Activity
+from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.refusals import refused
 from support.operator_objects import JOB_UID
@@ -41,12 +43,12 @@ LATER = "2026-01-02T05:00:00Z"
 
 
 def test_when_the_job_was_first_active_and_when_it_was_complete() -> None:
-    waits = status(FORMED, active=Active())
+    waits = status(FORMED, facts=[Activity(Active())])
     assert (waits.start_time, waits.completion_time) == (None, None)
-    runs = status(FORMED, waits, active=Active(since=NOW))
-    again = status(FORMED, runs, active=Active(seconds=60, since=LATER), now=LATER)
+    runs = status(FORMED, waits, facts=[Activity(Active(since=NOW))])
+    again = status(FORMED, runs, facts=[Activity(Active(seconds=60, since=LATER))], now=LATER)
     assert (again.start_time, again.completion_time) == (NOW, None)
-    complete = status(ended(Outcome.COMPLETE), again, active=Active(seconds=60), now=LATER)
+    complete = status(ended(Outcome.COMPLETE), again, facts=[Activity(Active(seconds=60))], now=LATER)
     assert (complete.start_time, complete.completion_time) == (NOW, LATER)
     assert status(ended(Outcome.COMPLETE), complete, now=NOW).completion_time == LATER
 
@@ -125,8 +127,8 @@ STARTED = {(0, 0): "2026-01-02T03:00:00Z", (1, 0): "2026-01-02T03:01:30Z"}
 
 def waits(workers: tuple[Worker, ...], **clocks: float) -> str:
     state = State(clocks=replace(CLOCKS, **clocks))
-    started = STARTED if clocks.get("all_running") else {}
-    found = status(state, workers=workers, started=started, spec={"replicas": len(workers), "minReplicas": 2})
+    observer, spec = SimpleNamespace(started=STARTED), {"replicas": len(workers), "minReplicas": 2}
+    found = status(state, workers=workers, observer=observer, spec=spec)
     return str(condition(found, "Rendezvoused").message)
 
 
@@ -172,7 +174,7 @@ def test_who_waits_for_quota_is_counted() -> None:
 
 
 def test_a_gang_without_quota_waits_for_it_and_nothing_else() -> None:
-    found = status(State(clocks=CLOCKS), allowance=Allowance(suspends=True, told="4 workers wait for quota"))
+    found = status(State(clocks=CLOCKS), facts=[Allowance(suspends=True, told="4 workers wait for quota")])
     told = condition(found, "Rendezvoused")
     assert (found.phase, found.reason) == ("Pending", "QuotaPending")
     assert (told.status, told.reason, told.message) == ("False", "QuotaPending", "4 workers wait for quota")
@@ -180,12 +182,12 @@ def test_a_gang_without_quota_waits_for_it_and_nothing_else() -> None:
 
 def test_a_gang_that_trains_with_less_quota_says_so() -> None:
     allowance = Allowance(2, told="2 of 4 workers wait for quota")
-    found = status(FORMED, allowance=allowance, spec={"replicas": 4, "maxReplicas": 4})
+    found = status(FORMED, facts=[allowance], spec={"replicas": 4, "maxReplicas": 4})
     told = condition(found, "Rendezvoused")
     assert (found.phase, found.reason, told.status) == ("Running", "QuotaPending", "True")
     assert told.message.endswith("; 2 of 4 workers wait for quota")
     forming = replace(FORMED, phase=RendezvousPhase.FORMING, store=None)
-    message = condition(status(forming, allowance=allowance, spec={"replicas": 4}), "Rendezvoused").message
+    message = condition(status(forming, facts=[allowance], spec={"replicas": 4}), "Rendezvoused").message
     assert message.startswith("0 of 1 workers have joined"), "one of the two has finished, and two are not wanted"
 
 
@@ -320,7 +322,7 @@ def test_that_workers_may_be_evicted_is_told_once_the_grace_is_over() -> None:
         "round 3 (2 workers): scaled from 1 to 2; its pods may be evicted: a draining node has used up "
         "spec.drain.graceSeconds, 300 s"
     )
-    assert condition(status(FORMED, budget=Budget.OPEN), "Rendezvoused").message.startswith(told)
+    assert condition(status(FORMED, facts=[Protection(Budget.OPEN)]), "Rendezvoused").message.startswith(told)
 
 
 @pytest.mark.parametrize(
