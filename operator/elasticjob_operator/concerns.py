@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The concerns of a job, in the order in which each step asks them.
 
-The order matters where one reads what another has found, or changes what it has changed. Events are announced in it.
+The order matters where a concern reads what another has found or marked. Events are announced in this order too.
 """
 
 from elasticjob_operator.actions.access import Access
@@ -24,20 +24,20 @@ from elasticjob_operator.job.starts import Starts
 def concerns_of(
     questions: SidecarQuestions, clocks: RoundClocks, gang: Gang, evictions: Evictions, access: Access
 ) -> tuple[Concern, ...]:
-    """The concerns of one job: those given, which others need to know too, and all the rest."""
+    """The concerns of one job. Those that actions need too are given."""
     return (
         questions,
-        NetworkFaults(),  # the troubles of sidecars explain a silence
+        NetworkFaults(),  # a sidecar in trouble explains its silence
         FinishingContainers(),
         Hangs(),
         Starts(),
         clocks,
         BadNodes(),
-        FalseAlarms(),  # hides suspicions, which NetworkFaults has read
-        Restless(),  # nobody who hangs
-        gang,  # counts workers as all above have marked them
-        Deadline(),  # does not run in a suspension, which may be for lack of quota
-        Absences(),  # by the troubles of sidecars, and by the nodes that are avoided
+        FalseAlarms(),  # removes suspicions, which NetworkFaults reads
+        Restless(),  # reads hangs
+        gang,  # counts the workers as marked above
+        Deadline(),  # does not run while the job is suspended, as for lack of quota
+        Absences(),  # name the troubles of sidecars and the avoided nodes
         evictions,
         access,
     )

@@ -8,11 +8,11 @@ from elasticjob_operator.job.report import Report
 
 
 class Concern:
-    """One thing that the operator sees to in one job.
+    """One responsibility of the operator for one job.
 
     Each step calls `see` of all concerns, then decides, calls `judge` of all, and writes the status. Only then follow
-    `after`, the actions on the cluster, and `again`. `elasticjob_operator.concerns` fixes the order. A concern reads
-    what an earlier one has found as a fact of the report.
+    `after`, the actions on the cluster, and `again`. `elasticjob_operator.concerns` has the order. A concern reads what
+    an earlier one has found as a fact of the report.
 
     What a concern knows between two steps is its own, and all of it can be lost. If the status cannot be written, the
     step ends, and the next one calls `see` and `judge` again for the same state.
@@ -27,7 +27,7 @@ class Concern:
         return report
 
     def after(self, report: Report) -> Iterable[Event]:
-        """Once the status is agreed: the events to announce. A concern that remembers them does so here."""
+        """Once the status is agreed: the events to announce. What must not change before that is remembered here."""
         return ()
 
     def again(self, report: Report, now: float) -> float | None:
