@@ -265,9 +265,11 @@ class Reconciler:
         # the cluster warns of a budget without pods; the first pod is seen, and protected, before it is ready
         is_first = not (memory.observer.pods or given.has_budget)
         budget = None if is_first and report.budget is not Budget.NONE else report.budget
-        return await given.give(
+        came = await given.give(
             report.job, report.spec, within=within, budget=budget, min_available=least, access=access
         )
+        memory.min_available = memory.min_available.resumed(given.found, self._leadership.clock.now())
+        return came
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Deletes an ended job after its time to live."""

@@ -114,6 +114,18 @@ MUTATIONS = mutations(
             omit("draining: the budget falls at once", "now - self.since >= SETTLE_SECONDS", by="operator reconciler"),
             omit("draining: the budget grows after a while", "there >= self.pods", by="operator min available"),
         ),
+        "elasticjob_operator.reconciler:Reconciler._give": (
+            replace(
+                "draining: a new leader lowers the budget at the second look",
+                "memory.min_available.resumed(given.found, self._leadership.clock.now())",
+                "memory.min_available",
+                by="operator reconciler",
+            ),
+        ),
+        "elasticjob_operator.actions.access:Access._with_its_own_number": (
+            omit("draining: a number that is too low is kept", "number <= least", by="operator access"),
+            omit("draining: a new leader opens no budget", "budget is not Budget.CLOSED", by="operator access"),
+        ),
         "elasticjob_operator.job.min_available:that_may_be_ready": (
             omit("draining: pods that have ended keep the budget up", "pod.is_over", by="operator min available"),
             omit("draining: the budget counts another job's pods", "pod.job_uid == uid", by="operator min available"),

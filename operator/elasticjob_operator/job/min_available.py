@@ -28,6 +28,11 @@ class MinAvailable(NamedTuple):
             return MinAvailable(there, now)
         return self
 
+    def resumed(self, found: int, now: float) -> "MinAvailable":
+        """The next value if the budget was found with a larger number than this, by an operator that has just begun.
+        The number may be the previous operator's, and nobody knows since when fewer pods exist."""
+        return MinAvailable(found, now) if found > self.pods else self
+
     def settles_in(self, there: int, now: float) -> float | None:
         """Seconds until the number falls; None if it is not going to."""
         return self.since + SETTLE_SECONDS - now if there < self.pods else None

@@ -29,6 +29,14 @@ def test_the_wait_begins_anew_when_as_many_were_there_again() -> None:
     assert least.settles_in(3, 70.0) is None
 
 
+def test_after_a_take_over_it_falls_from_the_budgets_own_number_after_a_while() -> None:
+    least = MinAvailable().following(1, 10.0).resumed(3, 10.0)
+    assert least.settles_in(1, 10.0) == SETTLE_SECONDS
+    seen = [least.following(1, now).pods for now in (10.0, 9.9 + SETTLE_SECONDS, 10.0 + SETTLE_SECONDS)]
+    assert seen == [3, 3, 1]
+    assert least.resumed(0, 20.0) == least.resumed(3, 20.0) == least, "it is no news"
+
+
 @pytest.mark.parametrize(
     ("changes", "counts"),
     [
