@@ -108,6 +108,8 @@ def print_completion(shell: str) -> None:
 
 def main() -> None:
     gc.disable()  # until all is imported: garbage collection meanwhile takes a tenth of a call
+    # pydantic has no plugins here, and would read the metadata of each package that is installed to find them
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     cli(prog_name="kubectl elasticjob", complete_var=completion.VARIABLE)
 
 
