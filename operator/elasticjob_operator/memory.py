@@ -40,7 +40,7 @@ from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.rivals import Rivalry, Rivals
-from elasticjob_operator.job.stalls import NOBODY, StallCall
+from elasticjob_operator.job.stalls import NOBODY, StallQuestion
 from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage
@@ -86,7 +86,7 @@ class Memory:
     min_available: MinAvailable = field(default_factory=MinAvailable)
     access_at: float = 0.0
     heard: float | None = None
-    asked: StallCall = NOBODY
+    asked: StallQuestion = NOBODY
     network: Network | None = None
     crashes: Crashes = field(default_factory=lambda: MappingProxyType({}))
     restless: Restless = field(default_factory=Restless)

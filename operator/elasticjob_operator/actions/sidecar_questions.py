@@ -8,7 +8,7 @@ from datetime import datetime
 
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, LookAgain
-from elasticjob_operator.job.sidecars import MOST, PageCall
+from elasticjob_operator.job.sidecars import MOST, SidecarQuestion
 
 AGAIN_SECONDS = 10.0  # until a sidecar is asked again
 ANSWERED_SECONDS = 1.0  # until the next look for an answer
@@ -25,7 +25,7 @@ class SidecarQuestions:
         self._asked_at: dict[PodKey, float] = {}
         self.said: dict[PodKey, str | None] = {}
 
-    def keep(self, to_ask: Iterable[PageCall], wall_clock: datetime) -> Done | LookAgain:
+    def keep(self, to_ask: Iterable[SidecarQuestion], wall_clock: datetime) -> Done | LookAgain:
         """Asks the sidecars that are due, and forgets those that are not in `to_ask`."""
         wanted = {one.pod_key: one for one in to_ask}
         for known in (self.said, self._asked_at):
@@ -41,12 +41,12 @@ class SidecarQuestions:
             return LookAgain(ANSWERED_SECONDS)
         return LookAgain(max(ANSWERED_SECONDS, min(waits))) if waits else Done()
 
-    def _left(self, one: PageCall, now: float) -> float:
+    def _left(self, one: SidecarQuestion, now: float) -> float:
         """Seconds until the sidecar may be asked again."""
         asked_at = self._asked_at.get(one.pod_key)
         return 0.0 if asked_at is None else asked_at + AGAIN_SECONDS - now
 
-    async def _note(self, one: PageCall) -> None:
+    async def _note(self, one: SidecarQuestion) -> None:
         try:
             self.said[one.pod_key] = await self._ask(one.address, one.port)
         finally:

@@ -16,7 +16,7 @@ from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.refusals import Refusal
-from elasticjob_operator.job.sidecars import PageCall
+from elasticjob_operator.job.sidecars import SidecarQuestion
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
 
@@ -46,7 +46,7 @@ class Report(NamedTuple):
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
-    asked: Sequence[PageCall] = ()
+    asked: Sequence[SidecarQuestion] = ()
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
     active: Active | None = None

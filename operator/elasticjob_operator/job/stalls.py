@@ -27,7 +27,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class StallCall:
+class StallQuestion:
     """The round in which all members were asked, since when, by this operator's clock, and whether the hang was
     announced. It is remembered between two steps and lost with the operator. The time to answer then starts again,
     unless the status already says that the training hangs."""
@@ -37,7 +37,7 @@ class StallCall:
     told: bool = False
 
 
-NOBODY = StallCall()
+NOBODY = StallQuestion()
 
 
 class Hang(NamedTuple):
@@ -45,7 +45,7 @@ class Hang(NamedTuple):
     that the training hangs, and which member lags; empty while it does not hang. `of`: the pod of the member that ends
     the round. `again`: seconds until the next look. `news`: the events to announce."""
 
-    asked: StallCall = NOBODY
+    asked: StallQuestion = NOBODY
     stalled: int = 0
     sentence: str = ""
     of: PodKey | None = None
@@ -66,7 +66,7 @@ def hang_of(
     before: ElasticJobStatus,
     workers: Iterable[Worker],
     said: Mapping[PodKey, ElasticWorkerStatus],
-    asked: StallCall,
+    asked: StallQuestion,
     now: float,
 ) -> Hang:
     """Whether the training hangs. `said`: the statuses in the records, by pod. `before`: the job status that they were
@@ -78,7 +78,9 @@ def hang_of(
     stalls = [one.stall for one in answers if one.stall is not None]
     if not any(stall.stalled for stall in stalls):
         return Hang()
-    asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallCall(agreed.round, now)
+    asked = (
+        asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallQuestion(agreed.round, now)
+    )
     if any(stall.step is not None and not stall.stalled for stall in stalls):  # the training continues
         return Hang(asked, agreed.round)
     hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
