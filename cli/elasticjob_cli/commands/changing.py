@@ -86,7 +86,7 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
         return
     _, seconds = _wait(session, job, "its workers to end", lambda seen: _has_stopped(session, seen), timeout)
     ended = f"All workers have ended after {length(seconds)}." if result.changed else "None of its workers runs."
-    result.say(f"{ended} `kubectl elasticjob resume {job}` lets it go on.")
+    result.say(f"{ended} `kubectl elasticjob resume {job}` resumes it.")
     result.tell(suspended=True, waited=True, seconds=seconds)
 
 
