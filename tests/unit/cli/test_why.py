@@ -57,7 +57,7 @@ def test_a_job_that_is_being_deleted_is_no_fault_of_the_operators(finalizers: li
     assert [one.cause for one in reply.findings] == [Cause.DELETED]
     assert not reply.full
     held = ", ".join(finalizers) or "nothing"
-    assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. The operator does nothing more")
+    assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. The operator does nothing")
 
 
 def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> None:
