@@ -91,23 +91,25 @@ def _end_as_kubectl() -> None:
 @click.group(
     cls=Sentences,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="These options are taken before a command's name and after it.",
+    epilog="These options can stand before or after the command's name.",
 )
 @click.version_option(__version__, message="%(version)s")
 @placed
 def cli(**_: object) -> None:
-    """What ElasticJobs do, why they wait, and changes to them that are waited for."""
+    """Show what ElasticJobs do and why they wait, change them, and wait for the effect."""
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(completion.SHELLS))
 def print_completion(shell: str) -> None:
-    """Print what SHELL reads to complete `kubectl-elasticjob`: `source <(kubectl-elasticjob completion bash)`."""
+    """Print the completion script of SHELL: `source <(kubectl-elasticjob completion bash)`."""
     click.echo(completion.script(cli, shell))
 
 
 def main() -> None:
     gc.disable()  # until all is imported: garbage collection meanwhile takes a tenth of a call
+    # pydantic has no plugins here, and would read the metadata of each package that is installed to find them
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     cli(prog_name="kubectl elasticjob", complete_var=completion.VARIABLE)
 
 

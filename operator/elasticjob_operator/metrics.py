@@ -28,105 +28,108 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 RECONCILE_SECONDS = Histogram(PREFIX + "reconcile_seconds", "Seconds of one step of one job.")
 BUILD_INFO = Gauge(
-    PREFIX + "build_info", "1, with the operator's version, and those that it runs with.", ["version", "python", "kopf"]
+    PREFIX + "build_info",
+    "Always 1; the labels have the versions of the operator, of Python and of kopf.",
+    ["version", "python", "kopf"],
 )
 BUILD_INFO.labels(__version__, platform.python_version(), distribution_version("kopf")).set(1)
 # under the names that dashboards of other controllers use; there is one queue
 QUEUE = "elasticjobs"
-QUEUE_DEPTH = Gauge("workqueue_depth", "Jobs for which a step is due or under way.", ["name"]).labels(QUEUE)
+QUEUE_DEPTH = Gauge("workqueue_depth", "Jobs whose next step is due or in progress.", ["name"]).labels(QUEUE)
 QUEUE_SECONDS = Histogram(
     "workqueue_queue_duration_seconds",
-    "Seconds from when a step of a job was due to its begin.",
+    "Seconds from the time that a step of a job was due to its start.",
     ["name"],
     buckets=QUEUE_BUCKETS,
 ).labels(QUEUE)
-QUEUE_RETRIES = Counter(
-    "workqueue_retries", "Steps that are tried again, as they have ended with an error.", ["name"]
-).labels(QUEUE)
-JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have had no step yet in this term.")
-STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
+QUEUE_RETRIES = Counter("workqueue_retries", "Steps that failed and are tried again.", ["name"]).labels(QUEUE)
+JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have had no step in this term yet.")
+STATUS_CONFLICTS = Counter(
+    PREFIX + "status_conflicts", "Status writes that the API server refused because the object had changed."
+)
 API_REQUESTS = Counter(
     PREFIX + "api_requests",
-    "Requests to the API server, watches too, by verb and by the code of the answer; 0: no answer.",
+    "Requests to the API server, watches included, by verb and status code; 0 means no answer.",
     ["verb", "code"],
 )
 LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
 NAMESPACES_LEFT = Gauge(
-    PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation, as both look after them."
+    PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation that serves them too."
 )
 LOOP_STALL = Gauge(
-    PREFIX + "event_loop_stall_seconds", "The longest that the event loop stood still since the process began."
+    PREFIX + "event_loop_stall_seconds",
+    "Longest time in seconds that the event loop was blocked since the process started.",
 )
-WATCH_SILENT = Gauge(PREFIX + "watch_silent_seconds", "Seconds since the watch that began longest ago did so.")
+WATCH_SILENT = Gauge(PREFIX + "watch_silent_seconds", "Seconds since the start of the oldest open watch.")
 
 STEPS: dict[Metric, Counter | Histogram] = {
-    Metric.EVENTS: Counter(PREFIX + "events", "Events that were announced, by reason.", ["reason"]),
-    Metric.ROUNDS_FORMED: Counter(PREFIX + "rounds_formed", "Rounds that were formed, by cause.", ["cause"]),
+    Metric.EVENTS: Counter(PREFIX + "events", "Announced events, by reason.", ["reason"]),
+    Metric.ROUNDS_FORMED: Counter(PREFIX + "rounds_formed", "Formed rounds, by cause.", ["cause"]),
     Metric.ROUNDS_ENDED: Counter(
-        PREFIX + "rounds_ended", "Formed rounds that another had to follow, by cause.", ["cause"]
+        PREFIX + "rounds_ended", "Formed rounds that ended and had to be followed by another, by cause.", ["cause"]
     ),
-    Metric.WORKERS_LOST: Counter(PREFIX + "workers_lost", "Workers that were lost, by reason.", ["reason"]),
-    Metric.PINGED: Counter(PREFIX + "pinged_workers", "Workers that were pinged, witnesses included."),
-    Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures that were counted against spec.maxRestarts."),
-    Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Jobs that have ended, by outcome.", ["outcome"]),
+    Metric.WORKERS_LOST: Counter(PREFIX + "workers_lost", "Lost workers, by reason.", ["reason"]),
+    Metric.PINGED: Counter(PREFIX + "pinged_workers", "Pinged workers, witnesses included."),
+    Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures counted against spec.maxRestarts."),
+    Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Ended jobs, by outcome.", ["outcome"]),
     Metric.LASTED: Histogram(
         PREFIX + "job_duration_seconds",
-        "Seconds from a job's start, as status.startTime has it, to its end, by the phase that it ended in.",
+        "Seconds from status.startTime to the job's end, by its last phase.",
         ["phase"],
         buckets=DURATION_BUCKETS,
     ),
     Metric.NOTIFIED: Histogram(
         PREFIX + "round_notified_seconds",
-        "Seconds from the news of what ends a round, or from an unacked ping, to the status that tells of it.",
+        "Seconds from the first report of what ends a round, or from an unacked ping, to the status that says so.",
         ["cause"],
         buckets=NOTIFIED_BUCKETS,
     ),
     Metric.REFORMED: Histogram(
         PREFIX + "round_formed_seconds",
-        "Seconds from what ended the round before to the status of the next one; of the first, from the job's.",
+        "Seconds from the end of a round to the status with the next one; for the first, from the job's start.",
         ["cause"],
         buckets=FORMED_BUCKETS,
     ),
     Metric.TRAINED: Counter(PREFIX + "trained_seconds", "Seconds that jobs trained in a formed round."),
     Metric.STARTING: Counter(
-        PREFIX + "starting_seconds", "Seconds that jobs were in a formed round whose processes started."
+        PREFIX + "starting_seconds", "Seconds of jobs in a formed round whose training processes were starting."
     ),
     Metric.FINISHING: Counter(
-        PREFIX + "finishing_seconds", "Seconds that jobs waited for nothing but containers that went on after success."
+        PREFIX + "finishing_seconds", "Seconds that jobs waited only for containers that continued after success."
     ),
     Metric.LOST: Counter(
         PREFIX + "lost_seconds",
-        "Seconds that jobs trained in no round, by what ended the last or keeps pods apart.",
+        "Seconds of jobs that trained in no round, by what ended the last round or separates the pods.",
         ["cause"],
     ),
     Metric.WORKERS_TRAINED: Counter(
-        PREFIX + "trained_worker_seconds", "Seconds that jobs trained, times the workers of the round."
+        PREFIX + "trained_worker_seconds", "Seconds that jobs trained, multiplied by the workers of the round."
     ),
     Metric.WORKERS_WANTED: Counter(
-        PREFIX + "wanted_worker_seconds", "Seconds of jobs that want to train, times spec.replicas."
+        PREFIX + "wanted_worker_seconds", "Seconds of jobs that want to train, multiplied by spec.replicas."
     ),
 }
 
 # name, help text, and the value
 JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
-    ("world_size", "Workers in the job's formed round, 0 while none is.", lambda one: one.world_size),
-    ("waiting", "Workers that have joined for a place, and are in no round.", lambda one: one.waiting),
-    ("spares", "Spares that have joined, and wait for a place.", lambda one: one.spares),
+    ("world_size", "Workers in the job's formed round; 0 without a formed round.", lambda one: one.world_size),
+    ("waiting", "Workers with a place that have joined and are in no round.", lambda one: one.waiting),
+    ("spares", "Spares that have joined and wait for a place.", lambda one: one.spares),
     ("replicas", "Workers that the job wants.", lambda one: one.replicas),
-    ("spare_replicas", "Spares that it wants beside them.", lambda one: one.spare_replicas),
+    ("spare_replicas", "Spares that the job wants.", lambda one: one.spare_replicas),
     (
         "min_replicas",
-        "The fewest workers that it trains with; 0 once all have succeeded.",
+        "Fewest workers that the job trains with; 0 once all have succeeded.",
         lambda one: one.min_replicas,
     ),
-    ("round", "The number of its round.", lambda one: one.round),
+    ("round", "Number of the job's round.", lambda one: one.round),
     ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
-    ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
-    ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
+    ("max_restarts", "Failures that spec.maxRestarts allows.", lambda one: one.max_restarts),
+    ("invalid_records", "1 while an ElasticWorker of the job is invalid.", lambda one: one.invalid_records),
     ("hangs", "1 while the job's training hangs.", lambda one: one.hangs),
-    ("network_fault", "1 while pods of the job do not reach that of rank 0.", lambda one: one.network_fault),
+    ("network_fault", "1 while pods of the job cannot reach the pod of rank 0.", lambda one: one.network_fault),
 )
-REPORTED = "What the job's script reported last, by the name that it gave."
+REPORTED = "Last value that the job's script reported, by metric name."
 # not `namespace`, `job` and `node`: Prometheus itself adds these labels to scraped metrics
 JOB_LABELS = ("job_namespace", "job_name")
 
@@ -141,14 +144,12 @@ class Jobs(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         known = list(self.known())
-        jobs = GaugeMetricFamily(
-            PREFIX + "jobs", "ElasticJobs that this operator looks after, by phase.", labels=["phase"]
-        )
+        jobs = GaugeMetricFamily(PREFIX + "jobs", "ElasticJobs that this operator manages, by phase.", labels=["phase"])
         for phase, count in sorted(Tally(one.phase for one in known).items()):
             jobs.add_metric([phase], count)
         yield jobs
         avoided = GaugeMetricFamily(
-            PREFIX + "avoided_nodes", "Jobs whose new pods keep off the node.", labels=["node_name"]
+            PREFIX + "avoided_nodes", "Jobs whose new pods avoid the node.", labels=["node_name"]
         )
         for node, count in sorted(Tally(node for one in known for node in one.avoided_nodes).items()):
             avoided.add_metric([node], count)
@@ -168,7 +169,7 @@ class Jobs(Collector):
 
 
 def _reported(known: Iterable[JobGauges]) -> Iterator[GaugeMetricFamily]:
-    steps = GaugeMetricFamily(PREFIX + "job_step", "The last step that the job's script reported.", labels=JOB_LABELS)
+    steps = GaugeMetricFamily(PREFIX + "job_step", "Last step that the job's script reported.", labels=JOB_LABELS)
     numbers = GaugeMetricFamily(PREFIX + "job_reported", REPORTED, labels=[*JOB_LABELS, "metric"])
     for one in known:
         if one.step is not None:

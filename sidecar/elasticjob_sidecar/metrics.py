@@ -23,16 +23,18 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.joins = Counter(PREFIX + "joins", "Joins that the trainer asked for.", ["cause"], registry=registry)
+        self.joins = Counter(
+            PREFIX + "joins", "Joins that the trainer requested, by cause.", ["cause"], registry=registry
+        )
         self.rounds = Counter(PREFIX + "rounds_handed", "Rounds handed to the trainer.", registry=registry)
-        self.round = Gauge(PREFIX + "round", "The round last handed to the trainer.", registry=registry)
+        self.round = Gauge(PREFIX + "round", "Number of the last round handed to the trainer.", registry=registry)
         self.join_seconds = Histogram(
-            PREFIX + "join_seconds", "From a join to its round.", buckets=JOIN_BUCKETS, registry=registry
+            PREFIX + "join_seconds", "Seconds from a join to its round.", buckets=JOIN_BUCKETS, registry=registry
         )
         self.first_step = FirstStep(
             Histogram(
                 PREFIX + "first_step_seconds",
-                "From the end of the last round, or the first join, to the first step that a script reports after it.",
+                "Seconds from the end of a round, or from the first join, to the next step that a script reports.",
                 buckets=STEP_BUCKETS,
                 registry=registry,
             )
@@ -40,25 +42,29 @@ class Metrics:
         self.tunnels = Gauge(PREFIX + "tunnel_connections", "Open connections to the round's store.", registry=registry)
         self.tunnels_opened = Counter(
             PREFIX + "tunnel_connections_opened",
-            "Connections to the round's store.",
+            "Connections to the round's store that were opened, by side.",
             ["side"],
             registry=registry,
         )
         self.tunnels_refused = Counter(
             PREFIX + "tunnel_connections_refused",
-            "Connections turned away, by code.",
+            "Refused connections to the round's store, by side and code.",
             ["side", "code"],
             registry=registry,
         )
-        self.tunnel_bytes = Counter(PREFIX + "tunnel_bytes", "Bytes forwarded.", registry=registry)
+        self.tunnel_bytes = Counter(
+            PREFIX + "tunnel_bytes", "Bytes forwarded to and from the round's store.", registry=registry
+        )
         self.links = Gauge(PREFIX + "heartbeat_links", "Open heartbeat links to other sidecars.", registry=registry)
         self.suspicions = Counter(
-            PREFIX + "suspicions", "Members that were suspected, as their link went silent.", registry=registry
+            PREFIX + "suspicions",
+            "Members that were suspected because their heartbeat link went silent.",
+            registry=registry,
         )
         self.acks = Counter(PREFIX + "pings_acked", "Pings that this worker has acked.", registry=registry)
         self.api_errors = Counter(
             PREFIX + "api_errors",
-            "Failed calls to the API server; 0: no answer.",
+            "Failed requests to the API server, by operation and status code; 0 means no answer.",
             ["operation", "status"],
             registry=registry,
         )

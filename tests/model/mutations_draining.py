@@ -117,6 +117,17 @@ MUTATIONS = mutations(
             omit("draining: the budget falls at once", "now - self.since >= SETTLE_SECONDS", by="operator reconciler"),
             omit("draining: the budget grows after a while", "there >= self.pods", by="operator evictions"),
         ),
+        "elasticjob_operator.actions.decided_pods:DecidedPods._give": (
+            omit(
+                "draining: a new leader lowers the budget at the second look",
+                "self._evictions.resume(self._access.found, self._clock.now())",
+                by="operator reconciler",
+            ),
+        ),
+        "elasticjob_operator.actions.access:Access._with_its_own_number": (
+            omit("draining: a number that is too low is kept", "number <= least", by="operator access"),
+            omit("draining: a new leader opens no budget", "budget is not Budget.CLOSED", by="operator access"),
+        ),
         "elasticjob_operator.job.evictions:_there": (
             omit("draining: pods that have ended keep the budget up", "pod.is_over", by="operator evictions"),
             omit("draining: the budget counts another job's pods", "pod.job_uid == uid", by="operator evictions"),

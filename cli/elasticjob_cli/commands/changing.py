@@ -38,7 +38,9 @@ def waits(command: Any) -> Any:
     command = click.option("--timeout", type=seconds, default=DEADLINE_SECONDS, metavar="SECONDS", help=deadline)(
         command
     )
-    return click.option("--no-wait", is_flag=True, help="Return as soon as the API server has taken it.")(command)
+    return click.option("--no-wait", is_flag=True, help="Return as soon as the API server has accepted the change.")(
+        command
+    )
 
 
 @click.command()
@@ -47,7 +49,7 @@ def waits(command: Any) -> Any:
 @waits
 @connected("json", "yaml", "name")
 def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bool) -> None:
-    """Run JOB with REPLICAS workers: says what is to follow, waits for the round, says how long it took."""
+    """Run JOB with REPLICAS workers. Says what will follow, waits for the round, and says how long it took."""
     before = see(session.cluster, job)
     check(job, before.spec, replicas)
     if before.has_ended:
@@ -69,7 +71,7 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
 @waits
 @connected("json", "yaml", "name")
 def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
-    """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
+    """Stop JOB's workers and keep its state. Waits until all of its pods have ended or are gone."""
     before = glance(session.cluster, job)
     _refuse(before)
     result = Change(session, before, "suspend", changed=not before.spec.suspend)
@@ -86,7 +88,7 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
         return
     _, seconds = _wait(session, job, "its workers to end", lambda seen: _has_stopped(session, seen), timeout)
     ended = f"All workers have ended after {length(seconds)}." if result.changed else "None of its workers runs."
-    result.say(f"{ended} `kubectl elasticjob resume {job}` lets it go on.")
+    result.say(f"{ended} `kubectl elasticjob resume {job}` resumes it.")
     result.tell(suspended=True, waited=True, seconds=seconds)
 
 
@@ -95,7 +97,7 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
 @waits
 @connected("json", "yaml", "name")
 def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
-    """Let a suspended JOB go on; waits until a round has formed."""
+    """Resume a suspended JOB. Waits until a round has formed."""
     before = glance(session.cluster, job)
     _refuse(before)
     result = Change(session, before, "resume", changed=before.spec.suspend)
@@ -117,7 +119,7 @@ def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
 @waits
 @connected("json", "yaml", "name")
 def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
-    """Start the training processes of all of JOB's workers anew, in the pods that they have; waits for the round."""
+    """Restart the training processes of all of JOB's workers in their pods. Waits for the round."""
     before = glance(session.cluster, job)
     _refuse(before)
     planned = restart_plan(before)

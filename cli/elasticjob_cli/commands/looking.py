@@ -37,12 +37,14 @@ class Shown:
 
 @click.command()
 @partial(job_argument, required=False)
-@click.option("-w", "--watch", is_flag=True, help="Go on showing it, with rank 0's rate of steps, until interrupted.")
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Without JOB: the jobs of all namespaces.")
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Without JOB: those with these labels.")
+@click.option("-w", "--watch", is_flag=True, help="Keep showing it, with rank 0's step rate, until interrupted.")
+@click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="Without JOB: list the jobs of all namespaces."
+)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Without JOB: list only jobs with these labels.")
 @connected("json", "yaml", "wide", "name", headers=True)
 def status(session: Session, job: str | None, watch: bool, everywhere: bool, selector: str) -> None:
-    """What JOB does: its round, its members, who is waited for, the last rounds. Without JOB, all jobs in a list."""
+    """Show JOB: its round, its members, awaited workers, the last rounds. Without JOB, list all jobs."""
     if job is not None and everywhere:
         raise click.UsageError("-A goes without JOB: a name is one of a namespace, which -n names")
     if job is not None and selector:
@@ -59,7 +61,7 @@ def status(session: Session, job: str | None, watch: bool, everywhere: bool, sel
 @job_argument
 @connected("json", "yaml", "name")
 def why(session: Session, job: str) -> None:
-    """Why JOB does not train at full size now, in one paragraph."""
+    """Say in one paragraph why JOB does not train at full size."""
     seen = look(gather(session.cluster, job, session.lease))
     _print(session, Shown(lambda: views.why_view(answer(seen)), lambda: documents.report(seen, {}), [seen.name]))
 
@@ -68,19 +70,21 @@ def why(session: Session, job: str) -> None:
 @job_argument
 @connected("json", "yaml", "name", headers=True)
 def history(session: Session, job: str) -> None:
-    """The last rounds of JOB: their causes, their seconds, and which failures counted against maxRestarts."""
+    """Show the last rounds of JOB: causes, durations, and which failures counted against maxRestarts."""
     seen = look(gather(session.cluster, job, session.lease))
     _print(session, Shown(lambda: views.history_view(seen), lambda: documents.report(seen, {}), [seen.name]))
 
 
 @click.command()
 @job_argument
-@click.option("--rank", type=click.IntRange(0), help="Only that rank, in whatever pod it is.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, over rounds and pods, until the job ends.")
-@click.option("-c", "--container", default="", help="Another container than the trainer.")
-@click.option("-p", "--previous", is_flag=True, help="The life of the container before this one.")
-@click.option("--tail", type=click.IntRange(-1), help="At most so many of the last lines of each pod; -1 for all.")
-@click.option("--since", metavar="TIME", callback=length_of_time, help="Only lines that are no older, such as 5m.")
+@click.option("--rank", type=click.IntRange(0), help="Only this rank, whichever pod it is in.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs over rounds and pods until the job ends.")
+@click.option("-c", "--container", default="", help="Read this container instead of the trainer.")
+@click.option("-p", "--previous", is_flag=True, help="Read the previous instance of the container.")
+@click.option("--tail", type=click.IntRange(-1), help="At most this many last lines of each pod; -1 for all.")
+@click.option(
+    "--since", metavar="TIME", callback=length_of_time, help="Only lines that are not older than this, such as 5m."
+)
 @connected()
 def logs(
     session: Session,
@@ -92,7 +96,7 @@ def logs(
     tail: int | None,
     since: str | None,
 ) -> None:
-    """The logs of JOB's trainers: one rank's, or all of them with a prefix, in the order of time."""
+    """Print the logs of JOB's trainers: of one rank, or of all with a prefix, ordered by time."""
     if follow and previous:
         raise click.UsageError("--previous and --follow exclude each other: what has ended says nothing more")
     seconds = seconds_of(since) if since else None

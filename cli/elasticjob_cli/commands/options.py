@@ -132,21 +132,21 @@ def length_of_time(context: click.Context, parameter: click.Parameter, value: st
 
 # accepted before the command's name and after it, as by kubectl
 PLACE: tuple[Callable[[Any], Any], ...] = (
-    click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; else KUBECONFIG, or ~/.kube/config."),
-    click.option("--context", metavar="NAME", shell_complete=complete_context, help="The kubeconfig's context."),
-    click.option("-n", "--namespace", metavar="NAME", help="The namespace; else that of the context."),
-    click.option("-s", "--server", metavar="URL", help="The API server; else that of the context."),
+    click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default KUBECONFIG, or ~/.kube/config."),
+    click.option("--context", metavar="NAME", shell_complete=complete_context, help="The context of the kubeconfig."),
+    click.option("-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context."),
+    click.option("-s", "--server", metavar="URL", help="The API server; by default that of the context."),
     click.option("--token", metavar="TOKEN", help="The bearer token to log in with."),
     click.option("--as", "as_user", metavar="USER", help="The user to act as."),
     click.option("--as-group", "as_groups", multiple=True, metavar="GROUP", help="A group to act as; may be repeated."),
     click.option("--as-uid", metavar="UID", help="The uid to act as."),
-    click.option("--certificate-authority", metavar="FILE", help="The certificate that vouches for the API server."),
+    click.option("--certificate-authority", metavar="FILE", help="The CA certificate of the API server."),
     click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Trust any certificate."),
     click.option(
         "--request-timeout",
         metavar="TIME",
         callback=length_of_time,
-        help="How long one request may take, such as 5s; 0 for no limit, and 30s unless given.",
+        help="Longest time for one request, such as 5s; 0 for no limit, 30s by default.",
     ),
 )
 PLACE_NAMES = (
@@ -175,7 +175,7 @@ OPERATOR = click.option(
     envvar="ELASTICJOB_OPERATOR",
     default=DEFAULT_LEASE,
     callback=_lease,
-    help=f"The Lease of the operators that lead; {DEFAULT_LEASE} unless the release has another name.",
+    help=f"The leader's Lease; {DEFAULT_LEASE} by default, another if the release has another name.",
 )
 
 
@@ -183,7 +183,7 @@ def _printing(forms: tuple[str, ...], *, headers: bool) -> list[Callable[[Any], 
     found: list[Callable[[Any], Any]] = []
     if forms:
         told = ", ".join(FORMS[form] for form in forms if form in FORMS)
-        found.append(click.option("-o", "--output", type=click.Choice(forms), help=f"How to print it: {told}."))
+        found.append(click.option("-o", "--output", type=click.Choice(forms), help=f"Output format: {told}."))
     if headers:
-        found.append(click.option("--no-headers", is_flag=True, help="Tables without the words above their columns."))
+        found.append(click.option("--no-headers", is_flag=True, help="Print tables without column headers."))
     return found

@@ -26,22 +26,24 @@ class Run(click.Command):
 @click.argument("name")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 @click.option("--image", required=True, help="The image that holds torch and the script.")
-@click.option("--replicas", type=click.IntRange(1), default=1, help="How many workers; 1 unless given.")
-@click.option("--min-replicas", type=click.IntRange(1), help="The smallest group that may train.")
-@click.option("--max-replicas", type=click.IntRange(1), help="The largest group.")
+@click.option("--replicas", type=click.IntRange(1), default=1, help="Number of workers; 1 by default.")
+@click.option("--min-replicas", type=click.IntRange(1), help="Fewest workers that may train.")
+@click.option("--max-replicas", type=click.IntRange(1), help="Most workers that may train.")
 @click.option("--nproc-per-node", help="Training processes in each worker: a number, auto, cpu or gpu.")
-@click.option("--max-restarts", type=click.IntRange(0), help="How many failures of the training may be cured.")
+@click.option("--max-restarts", type=click.IntRange(0), help="Failures of the training after which it is restarted.")
 @click.option("--gpus", type=click.IntRange(0), default=0, help="GPUs of each worker, as nvidia.com/gpu.")
-@click.option("--cpu", default="", metavar="QUANTITY", help="What each worker requests, such as 4 or 500m.")
-@click.option("--memory", default="", metavar="QUANTITY", help="What each worker requests and may use, such as 8Gi.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the trainer; may be repeated.")
+@click.option("--cpu", default="", metavar="QUANTITY", help="CPU that each worker requests, such as 4 or 500m.")
+@click.option("--memory", default="", metavar="QUANTITY", help="Memory request and limit of each worker, such as 8Gi.")
+@click.option(
+    "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the trainer; may be repeated."
+)
 @click.option("--claim", multiple=True, metavar="CLAIM=PATH", help="A PersistentVolumeClaim and where it is mounted.")
 @click.option("--pull-secret", multiple=True, metavar="SECRET", help="A Secret with the registry's credentials.")
 @click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), default=None)
 @click.option(
     "--dry-run",
     type=click.Choice(["client", "server"]),
-    help="Print the manifest and make nothing; `server` lets the API server check it.",
+    help="Print the manifest and create nothing; `server` lets the API server check it.",
 )
 @connected("json", "yaml", "name")
 def run(session: Session, name: str, script: tuple[str, ...], dry_run: str | None, **given: Any) -> None:

@@ -18,41 +18,41 @@ OF_JOB = (
         Cause.DELETED,
         job.being_deleted,
         "It is being deleted: {said}.",
-        "Nothing more is done for it, and its status is of before.",
+        "The operator does nothing more for it, and no longer updates its status.",
     ),
     JobRow(Cause.COMPLETE, job.complete, "It is complete: {said}."),
     JobRow(
         Cause.POLICY,
         job.failed_by_policy,
-        "It has failed, and no other try was made: {said}.",
-        "Make a new job once that is mended, or change the rule.",
+        "It has failed without another try: {said}.",
+        "Fix the cause and create a new job, or change the rule.",
     ),
-    JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
+    JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Fix the cause and create a new job."),
     JobRow(
         Cause.MANAGED,
         job.managed_elsewhere,
-        "Another controller looks after it: {said}.",
-        "Ask that controller. spec.managedBy cannot be changed: make a new job for ElasticJob's operator to run it.",
+        "Another controller manages it: {said}.",
+        "Ask that controller. spec.managedBy cannot be changed: create a new job for ElasticJob's operator to run it.",
     ),
     JobRow(
         Cause.TWO_INSTALLATIONS,
         job.two_installations,
         "Two operators want to run it: {said}.",
-        "Where the first is uninstalled, the other goes on ten minutes after the job has come to a standstill, and at "
-        "once when its pods are restarted.",
+        "If the first is uninstalled, the other takes over ten minutes after the job has stopped changing, or at once "
+        "when its own pods are restarted.",
         covers=False,
     ),
     JobRow(
         Cause.NO_OPERATOR,
         job.no_operator,
         "No operator leads: {said}.",
-        "Until one does, nobody replaces a worker or forms a round; see that its pods run, or install the chart.",
+        "Until one does, no worker is replaced and no round is formed: see that its pods run, or install the chart.",
     ),
     JobRow(
         Cause.NO_RIGHTS,
         job.no_rights,
         "The operator does nothing for this job: {said}.",
-        "See the chart's value `namespaces`, its ClusterRole and the bindings of it; the operator's log says the same.",
+        "See the chart's value `namespaces`, its ClusterRole and the bindings; the operator's log says the same.",
     ),
     JobRow(
         Cause.CLOSED,
@@ -60,19 +60,19 @@ OF_JOB = (
         "Its rendezvous is closed: {said}.",
         "This job accepts no more workers. Create a new job to change its size.",
     ),
-    JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made of its template: {said}."),
-    JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` lets it go on."),
+    JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made from its template: {said}."),
+    JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` resumes it."),
     JobRow(
         Cause.GANG_REFUSED,
         job.gang_refused,
         "Kueue does not admit all of it: {said}.",
-        "Somebody has to mend what is named; it is tried again, at the latest after 160 s.",
+        "Fix what is named; the operator tries again after 160 s at the latest.",
     ),
     JobRow(
         Cause.GANG,
         job.gang_waits,
         "Kueue has not admitted all of it: {said}.",
-        "It goes on by itself when its queue has room; who holds how much is in `kubectl get workloads`.",
+        "It continues by itself when its queue has room; `kubectl get workloads` shows who holds how much.",
     ),
     JobRow(Cause.ACCESS_REFUSED, job.told(Reason.ACCESS_REFUSED), "Its workers have no access: {said}."),
     JobRow(Cause.NAME_TAKEN, job.told(Reason.NAME_TAKEN), "A pod cannot be made: {said}.", covers=False),
@@ -80,21 +80,21 @@ OF_JOB = (
         Cause.QUOTA,
         job.told(Reason.QUOTA_EXCEEDED),
         "A quota of the namespace refuses a pod: {said}.",
-        "It is tried again, at the latest after 160 s: make room in the quota, or scale the job down.",
+        "Make room in the quota, or scale the job down; the operator tries again after 160 s at the latest.",
         covers=False,
     ),
     JobRow(
         Cause.ADMISSION,
         job.told(Reason.ADMISSION_REFUSED),
         "The cluster refuses a pod: {said}.",
-        "It is tried again, at the latest after 160 s: change the template, or what refuses it.",
+        "Change the template, or what refuses it; the operator tries again after 160 s at the latest.",
         covers=False,
     ),
     JobRow(
         Cause.STORELESS,
         job.storeless_rank_0,
         "The last round ended because rank 0 served no store: {said}.",
-        "See its log: the script, or torchrun itself, stands still before training begins.",
+        "See its log: the script, or torchrun itself, is stuck before training begins.",
         covers=False,
     ),
     JobRow(
@@ -108,24 +108,24 @@ OF_JOB = (
         Cause.FINISHING,
         job.finishing,
         "It waits for containers: {said}.",
-        "Their logs say what their commands do after torchrun, such as an upload. Where that takes longer, raise "
+        "Their logs say what their commands do after torchrun, such as an upload. If that takes longer, raise "
         "`finishSeconds`.",
         covers=False,
     ),
     JobRow(
         Cause.NETWORK,
         job.network_fault,
-        "Its pods do not reach each other: {said}.",
+        "Its pods cannot reach each other: {said}.",
         "Let the job's pods reach each other at that port: see the namespace's NetworkPolicies, and firewalls or "
-        "security groups between the nodes; the log of the named pod's sidecar says how it fails. Nobody is replaced "
-        "for it, and failures do not count while it lasts.",
+        "security groups between the nodes; the log of the named pod's sidecar says how it fails. While it "
+        "lasts, no worker is replaced for it and failures do not count.",
         covers=False,
     ),
     JobRow(
         Cause.SIDECAR_NOT_READY,
         job.sidecars_not_ready,
         "Sidecars are refused or cut off by the API server: {said}.",
-        "They try again every three seconds at the latest; until then their workers have no part in a new round.",
+        "They try again at least every three seconds; until one succeeds, its worker cannot join a round.",
         covers=False,
     ),
     JobRow(
@@ -133,26 +133,26 @@ OF_JOB = (
         job.no_steps,
         "The training hangs: {said}.",
         "The trainers' logs have the Python stacks of all its processes. With `hangPolicy: Restart` such a round is "
-        "started anew.",
+        "restarted.",
         covers=False,
     ),
     JobRow(
         Cause.NODE_DRAINING,
         job.node_draining,
-        "A node is about to go: {said}.",
-        "Others start elsewhere and take their places in one planned round; evictions wait for that, for "
+        "A node is draining: {said}.",
+        "Replacements start on other nodes and take over in one planned round; evictions wait for them, for "
         "drain.graceSeconds at most.",
         covers=False,
     ),
     JobRow(
         Cause.DRAIN_GRACE_OVER,
         job.told(DRAIN_GRACE_OVER),
-        "A drain has waited for long enough: {said}.",
-        "Where replacements take longer, raise `drain.graceSeconds`.",
+        "The grace period of a drain is over: {said}.",
+        "If replacements take longer, raise `drain.graceSeconds`.",
         covers=False,
     ),
     JobRow(
-        Cause.BUDGET_REFUSED, job.told(BUDGET_REFUSED), "Its PodDisruptionBudget cannot be had: {said}.", covers=False
+        Cause.BUDGET_REFUSED, job.told(BUDGET_REFUSED), "Its PodDisruptionBudget cannot be made: {said}.", covers=False
     ),
 )
 
@@ -160,27 +160,27 @@ OF_WORKER = (
     WorkerRow(
         Cause.INVALID_RECORD,
         pod.invalid_record,
-        "whose ElasticWorker{s} make{v} no sense: {said}",
+        "whose ElasticWorker{s} {be} invalid: {said}",
         "The worker is replaced after 15 s, or workerLostSeconds if that is more; see who else writes ElasticWorkers.",
     ),
     WorkerRow(
         Cause.STORELESS,
         pod.held_back_storeless,
         "which {have} no pod: {said}",
-        "As rank 0 it served no store: see its log. Each next pod is made later, at most 300 s after the last.",
+        "As rank 0 it served no store: see its log. The pause before each new pod grows, to 300 s at most.",
     ),
     WorkerRow(
         Cause.BACK_OFF,
         pod.held_back,
         "which {have} no pod: {said}",
-        "Each next pod is made later, at most 300 s after the last.",
+        "The pause before each new pod grows, to 300 s at most.",
     ),
     WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),
     WorkerRow(
         Cause.QUEUED_TWICE,
         pod.queued_twice,
         "which Kueue holds back though the gang has quota: {said}",
-        "Name that LocalQueue otherwise if it is default, as it takes all pods of its namespace; or use "
+        "Rename that LocalQueue if it is default, because it takes all pods of its namespace; or use "
         "`quotaAdmission: Pods`.",
         stuck=True,
     ),
@@ -209,34 +209,34 @@ OF_WORKER = (
         Cause.UNSCHEDULABLE,
         pod.avoiding,
         "whose pod{s} {be} pending and kept off nodes: {said}",
-        "Make room on other nodes or add some, or take `avoidNodes.required` back.",
+        "Make room on other nodes or add some, or unset `avoidNodes.required`.",
         stuck=True,
     ),
     WorkerRow(
         Cause.UNSCHEDULABLE,
         pod.unschedulable,
         "whose pod{s} {be} pending: {said}",
-        "Make room or add nodes, or ask for less in the template.",
+        "Make room or add nodes, or request less in the template.",
         stuck=True,
     ),
     WorkerRow(
         Cause.PULL_SECRET,
         pod.pull_secret,
-        "whose image the registry does not give to {this} pod{s}: {said}",
+        "whose image the registry refuses to {this} pod{s}: {said}",
         "Make the Secret that imagePullSecrets names, or name one with the registry's credentials.",
         stuck=True,
     ),
     WorkerRow(
         Cause.IMAGE,
         pod.at_fault(Reason.IMAGE_PULL),
-        "whose image cannot be had: {said}",
+        "whose image cannot be pulled: {said}",
         "Name an image that the nodes can pull.",
         stuck=True,
     ),
     WorkerRow(
         Cause.CONFIG,
         pod.at_fault(Reason.CONFIG_MISSING),
-        "whose container{s} refer{v} to what is not there: {said}",
+        "whose container{s} refer{v} to a missing object: {said}",
         "Make it, or change the reference in the template.",
         stuck=True,
     ),
@@ -250,8 +250,8 @@ OF_WORKER = (
     WorkerRow(
         Cause.INIT_CRASHES,
         pod.init_crashes,
-        "whose pod{s} cannot start, as an init container fails: {said}",
-        "More than maxRestarts of its ends fail the job.",
+        "whose pod{s} cannot start because an init container fails: {said}",
+        "The job fails once it has ended more often than maxRestarts.",
         stuck=True,
     ),
     WorkerRow(
@@ -278,7 +278,7 @@ OF_WORKER = (
         Cause.CRASH_LOOP,
         pod.trainer_crashes,
         "whose trainer{s} crash{es} before {it} join{v}: {said}",
-        "See its log (`kubectl logs --previous`); more than maxRestarts of its ends fail the job.",
+        "See its log (`kubectl logs --previous`); the job fails once it has ended more often than maxRestarts.",
         stuck=True,
     ),
     WorkerRow(
@@ -294,7 +294,7 @@ OF_WORKER = (
         Cause.NO_SCHEDULER,
         pod.no_scheduler,
         "whose pod{s} no scheduler has placed for {said}",
-        "Should it last: see whether the scheduler runs that the template names.",
+        "If it lasts, see whether the scheduler that the template names runs.",
     ),
     WorkerRow(Cause.STARTING, pod.starting, "whose pod{s} {be} starting: {said}"),
     WorkerRow(
@@ -312,26 +312,26 @@ OF_WORKER = (
     WorkerRow(
         Cause.SILENT,
         pod.silent,
-        "which {have} given no sign of life for {said}",
-        "It is replaced once it counts as lost: see whether its node is there.",
+        "which {have} been silent for {said}",
+        "It is replaced once it counts as lost: see whether its node still exists.",
     ),
     WorkerRow(
         Cause.STOPPING,
         pod.stopping,
-        "which still stop{v} the processes of the last round, since {said} ago",
-        "Whoever has not joined again after rejoinSeconds is replaced.",
+        "which {have} been stopping the processes of the last round for {said}",
+        "A worker that has not joined again after rejoinSeconds is replaced.",
     ),
     WorkerRow(
         Cause.NO_TORCHRUN,
         pod.no_torchrun,
         "whose trainer{s} {have} run for {said}",
-        "Should it last, see the log: torchrun has to be started in the environment of its container, which `su -`, "
+        "If it lasts, see the log: torchrun has to be started in the environment of its container, which `su -`, "
         "`sudo`, ssh and `env -i` drop, and with no rendezvous of its own; another launcher trains alone.",
     ),
     WorkerRow(
         Cause.SLOW_JOINER,
         pod.slow_joiner,
         "whose trainer{s} {have} run for {said} and not joined yet",
-        "Importing torch takes a while; should it last, see its log.",
+        "Importing torch takes a while; if it lasts, see its log.",
     ),
 )

@@ -50,7 +50,8 @@ class Access(Concern):
     """The access and the budget of one job's workers, as far as this operator knows. `problem`: why the workers lack
     access; no pod is made without it. `budget_problem`: why the budget is not as it should be, and what follows.
     `due_at`: when the access is next checked although no pod is to be made, in monotonic seconds; after a take-over an
-    option of the operator may have changed."""
+    option of the operator may have changed. `found`: the budget's own `minAvailable` if the last look was the first and
+    has kept it as the larger number, else 0."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
@@ -62,6 +63,7 @@ class Access(Concern):
         self._in_the_way = ""
         self.budget_problem: str | None = None
         self.due_at = 0.0
+        self.found, self._is_number_known = 0, False
 
     def again(self, report: Report, now: float) -> float:
         return ENDED_SECONDS if report.decision.state.ended else self._due_in() or ACCESS_KEPT_SECONDS
@@ -113,11 +115,12 @@ class Access(Concern):
         To be called before pods are made: they are refused, even in a dry run, until their service account exists.
         Objects that were correct less than `within` seconds ago are not checked again. `access` is False for a job that
         has ended: only the budget is checked. `budget` is None to leave the budget as it is. `min_available`: the
-        number of ready pods that a closed budget keeps.
+        number of ready pods that a closed budget keeps; the first look keeps a larger one that the budget has.
 
         Returns a `Retry` if no new pods can be made: without the access, or for a while if the state of the budget is
         unknown. Other problems of the budget lead to another look, and training goes on without it.
         """
+        self.found = 0
         account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
         asked = account, budget, _least(budget, min_available)
         left = self._looked_at + (within if isinstance(self._came, Done) else self._came.seconds) - now
@@ -174,7 +177,7 @@ class Access(Concern):
             self.budget_problem = str(obstacle) if budget is Budget.NONE else f"{obstacle}; {WITHOUT_BUDGET}"
             return True
         self._going_since = self._unknown_since = math.inf
-        self.budget_problem = None
+        self.budget_problem, self._is_number_known = None, True
         return True
 
     def _may_pass(self) -> bool:
@@ -237,6 +240,8 @@ class Access(Concern):
             return self._is_going(what, body)
         if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, job):
             raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name", body)
+        if own and body["kind"] == BUDGET and not self._is_number_known:
+            body = self._with_its_own_number(found, body)
         change = change_of(found, body)
         if own and change is None:
             return True
@@ -246,6 +251,14 @@ class Access(Concern):
             await self._kube.delete(path, found["metadata"]["uid"])
             await self._kube.request("POST", collection, body)
         return True
+
+    def _with_its_own_number(self, found: Object, body: Object) -> Object:
+        """The closed budget with the number that it has, if that is the larger one."""
+        (account, budget, least), number = self._asked, (found.get("spec") or {}).get("minAvailable")
+        if budget is not Budget.CLOSED or not isinstance(number, int) or number <= least:
+            return body
+        self.found, self._asked = number, (account, budget, number)
+        return {**body, "spec": {**body["spec"], "minAvailable": number}}
 
     def _is_going(self, what: str, body: Object) -> bool:
         now = time.monotonic()

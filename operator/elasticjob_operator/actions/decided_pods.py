@@ -54,4 +54,6 @@ class DecidedPods:
         return made
 
     async def _give(self, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
-        return await self._access.keep(report, self._evictions.min_available.pods, soon=soon)
+        given = await self._access.keep(report, self._evictions.min_available.pods, soon=soon)
+        self._evictions.resume(self._access.found, self._clock.now())
+        return given

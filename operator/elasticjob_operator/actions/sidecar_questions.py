@@ -11,7 +11,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.job.sidecars import MOST, PageCall, SidecarTroubles, marked, to_ask, troubles
+from elasticjob_operator.job.sidecars import MOST, SidecarQuestion, SidecarTroubles, marked, to_ask, troubles
 
 AGAIN_SECONDS = 10.0  # until a sidecar is asked again
 ANSWERED_SECONDS = 1.0  # until the next look for an answer
@@ -42,7 +42,7 @@ class SidecarQuestions(Concern):
     async def keep(self, report: Report) -> Done | LookAgain:
         return self.ask(report.of(SidecarTroubles).asked, datetime.fromisoformat(report.now))
 
-    def ask(self, calls: Iterable[PageCall], wall_clock: datetime) -> Done | LookAgain:
+    def ask(self, calls: Iterable[SidecarQuestion], wall_clock: datetime) -> Done | LookAgain:
         """Asks the sidecars that are due, and forgets those that are not in `calls`."""
         wanted = {one.pod_key: one for one in calls}
         for known in (self.said, self._asked_at):
@@ -58,12 +58,12 @@ class SidecarQuestions(Concern):
             return LookAgain(ANSWERED_SECONDS)
         return LookAgain(max(ANSWERED_SECONDS, min(waits))) if waits else Done()
 
-    def _left(self, one: PageCall, now: float) -> float:
+    def _left(self, one: SidecarQuestion, now: float) -> float:
         """Seconds until the sidecar may be asked again."""
         asked_at = self._asked_at.get(one.pod_key)
         return 0.0 if asked_at is None else asked_at + AGAIN_SECONDS - now
 
-    async def _note(self, one: PageCall) -> None:
+    async def _note(self, one: SidecarQuestion) -> None:
         try:
             self.said[one.pod_key] = await self._ask(one.address, one.port)
         finally:

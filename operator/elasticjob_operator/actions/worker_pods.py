@@ -63,7 +63,11 @@ class WorkerPods:
         await _all(self._end(job, worker) for worker in workers)
 
     def due(self, report: Report, wanted: Iterable[PodKey]) -> list[PodKey]:
-        """The keys of the pods to try now. A refused pod waits for its next try."""
+        """The keys of the pods to try now. A refused pod waits for its next try. What is known of the pods that are not
+        among `wanted` is forgotten."""
+        wanted = tuple(wanted)
+        self._in_the_way = {pod_key: self._in_the_way[pod_key] for pod_key in wanted if pod_key in self._in_the_way}
+        self.taken = self.taken.intersection(wanted)
         if self._made_from != (made_from := report.spec.template_hash):
             self._refusals, self._made_from = Refusals(), made_from
         return self._refusals.due(wanted, asyncio.get_running_loop().time(), self._names_of_running(report.job))

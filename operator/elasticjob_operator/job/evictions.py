@@ -43,6 +43,11 @@ class MinAvailable(NamedTuple):
             return MinAvailable(there, now)
         return self
 
+    def resumed(self, found: int, now: float) -> "MinAvailable":
+        """The next value if the budget was found with a larger number than this, by an operator that has just begun.
+        The number may be the previous operator's, and nobody knows since when fewer pods exist."""
+        return MinAvailable(found, now) if found > self.pods else self
+
     def settles_in(self, there: int, now: float) -> float | None:
         """Seconds until the number falls; None if it is not going to."""
         return self.since + SETTLE_SECONDS - now if there < self.pods else None
@@ -79,6 +84,10 @@ class Evictions(Concern):
     def follow(self, report: Report, due: int, now: float) -> None:
         """Has `min_available` follow the pods that exist, and those that are `due`."""
         self.min_available = self.min_available.following(_there(report) + due, now)
+
+    def resume(self, found: int, now: float) -> None:
+        """Has `min_available` begin with the number of the budget, which the previous operator may have set."""
+        self.min_available = self.min_available.resumed(found, now)
 
     def again(self, report: Report, now: float) -> float | None:
         found = report.of(Protection)

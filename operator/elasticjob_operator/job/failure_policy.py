@@ -19,10 +19,11 @@ from elasticjob.terms import Cause
 
 
 class Failed(NamedTuple):
-    """How a container, or the training processes in it, has failed."""
+    """How a container has failed, or a training process in it, if torchrun has reported it."""
 
     code: int
     said: str
+    is_of_process: bool = False
 
 
 def matched_rule(
@@ -73,7 +74,8 @@ def _of_trainer(container: Container, request: WorkerRequest | None, detail: str
     """
     told = None
     if request is not None and request.exit_code is not None:
-        told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
+        said = joined(f"training process failed with exit code {request.exit_code}", detail)
+        told = Failed(request.exit_code, said, is_of_process=True)
     if told and request and request.type is RequestType.LEAVE:
         return told
     if not container.runs:
@@ -92,7 +94,7 @@ def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> 
         return ""
     for name, one in failed.items():
         if wanted.container_name in (None, name) and (one.code in wanted.values) is (wanted.operator == "In"):
-            return one.said if one.said.startswith("training process") else f"container {name} failed: {one.said}"
+            return one.said if one.is_of_process else f"container {name} failed: {one.said}"
     return ""
 
 

@@ -10,7 +10,6 @@ never before.
 While the Workloads are unknown, no number follows from them: no pod is made, no round grows, and present workers stay.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -26,8 +25,6 @@ from elasticjob_operator.job.share import Share
 from elasticjob_operator.objects.workloads import Ask
 
 TWICE = "Kueue wants quota for the pod of a gang too"
-# what Kueue says of a queue that admits nothing until somebody repairs it
-QUEUE_FAULT = re.compile(r"Queue \S+ (doesn't exist|is inactive)")
 NO_DEFAULT = "name the LocalQueue otherwise if it is default, as that takes all pods of its namespace"
 
 
@@ -49,6 +46,13 @@ class There(NamedTuple):
     alive: int = 0
     leaving: int = 0
     workers: tuple[Worker, ...] = ()
+
+
+class Lack(NamedTuple):
+    """What the job lacks of its quota, in a sentence; empty if nothing. `refused`: somebody has to repair the cause."""
+
+    told: str = ""
+    refused: bool = False
 
 
 class Plan(NamedTuple):
@@ -144,12 +148,10 @@ def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence
     if shares is None:
         return _of_those_there(spec, state, need, there)
     if not trains(shares, need):
-        return _told(Allowance(suspends=True), _why_none(shares, need))
-    return _told(_limited(spec, state, allowed(shares)), _why_fewer(shares, need))
-
-
-def _told(allowance: Allowance, why: str) -> Allowance:
-    return allowance._replace(told=why, refused=QUEUE_FAULT.search(why) is not None)
+        found, lack = Allowance(suspends=True), _lack_of_all(shares, need)
+    else:
+        found, lack = _limited(spec, state, allowed(shares)), _lack_of_some(shares, need)
+    return found._replace(told=lack.told, refused=lack.refused)
 
 
 def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
@@ -178,25 +180,27 @@ def _of_those_there(spec: ElasticJobSpec, state: State, need: Need, there: There
     return Allowance(replicas, most - replicas, unknown=True)
 
 
-def _why_none(shares: Sequence[Share], need: Need) -> str:
+def _lack_of_all(shares: Sequence[Share], need: Need) -> Lack:
     if taken := [share for share in shares if share.held and not share.going]:
         evicted = next((share.said for share in taken if share.lost), f"{need.least} workers are needed")
-        return f"its quota is gone: {evicted}; it queues again when none of its pods is left"
+        return Lack(f"its quota is gone: {evicted}; it queues again when none of its pods is left")
     return _waiting(shares, f"{need.workers} workers wait for quota (at least {need.least} must have it)")
 
 
-def _why_fewer(shares: Sequence[Share], need: Need) -> str:
+def _lack_of_some(shares: Sequence[Share], need: Need) -> Lack:
     rest = need.workers - allowed(shares)
     if rest <= 0 or not need.least:
-        return ""
+        return Lack()
     evicted = next((share.said for share in shares if share.held and share.lost), None)
     told = f"{rest} of {need.workers} workers wait for quota"
-    return f"{told}: {evicted}" if evicted else _waiting(shares, told)
+    return Lack(f"{told}: {evicted}") if evicted else _waiting(shares, told)
 
 
-def _waiting(shares: Iterable[Share], told: str) -> str:
-    asked = (one for one in shares if one.waits or one.refused)
-    return next((f"{told}: in the queue {one.ask.queue}: {one.said}" for one in asked), told)
+def _waiting(shares: Iterable[Share], told: str) -> Lack:
+    asked = next((one for one in shares if one.waits or one.refused), None)
+    if asked is None:
+        return Lack(told)
+    return Lack(f"{told}: in the queue {asked.ask.queue}: {asked.said}", asked.inadmissible)
 
 
 def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait]:

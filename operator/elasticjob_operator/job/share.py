@@ -15,7 +15,10 @@ from elasticjob_operator.objects.admitted import Update, of_check
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
-PREEMPTED = "Preempted"  # Kueue's word for a Workload that gives way to others
+PREEMPTED = "Preempted"  # Kueue's reason for a Workload that gives way to others
+# Kueue's reasons for a queue that admits nothing until somebody repairs it. The second is the more exact one of its
+# feature gate UnadmittedWorkloadsObservability.
+INADMISSIBLE = ("Inadmissible", "Misconfigured")
 
 
 class Share(NamedTuple):
@@ -23,8 +26,8 @@ class Share(NamedTuple):
 
     `reserved`: quota is set aside, so the request cannot be changed any more. `ended`: Kueue has evicted or finished
     it, and not by preemption. `lost`: its workers have to go, because it was evicted or is made of another template.
-    `going`: it is being deleted. `said`: Kueue's message. `flavors`: the names of the assigned flavors. `checks`: what
-    admission checks add to its pods.
+    `going`: it is being deleted. `said`: Kueue's message. `inadmissible`: its queue does not exist, or admits nothing.
+    `flavors`: the names of the assigned flavors. `checks`: what admission checks add to its pods.
     """
 
     number: int
@@ -34,6 +37,7 @@ class Share(NamedTuple):
     lost: bool = False
     going: bool = False
     said: str = UNSEEN
+    inadmissible: bool = False
     reserved: bool = False
     ended: bool = False
     flavors: tuple[str, ...] = ()
@@ -73,6 +77,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         lost=bool(ended) or annotations.get(TEMPLATE_HASH) != made_from,
         going="deletionTimestamp" in meta,
         said=printable(told.get("message") or UNSEEN),
+        inadmissible=not reserved and told.get("reason") in INADMISSIBLE,
         reserved=reserved,
         ended=bool(ended) and told.get("reason") != PREEMPTED,
         flavors=_flavors(status),

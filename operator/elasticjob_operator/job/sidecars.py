@@ -30,7 +30,7 @@ NO_ANSWER = (
 )
 
 
-class PageCall(NamedTuple):
+class SidecarQuestion(NamedTuple):
     """A sidecar to ask: the address of its pod, its health port, and the time `at` from which it is due. `ready`: the
     sidecar is ready, so only its answer can show that something is wrong."""
 
@@ -45,13 +45,13 @@ class SidecarTroubles(NamedTuple):
     """What one step finds. `asked`: the sidecars to ask what keeps them from joining. `waits`: what they have
     answered."""
 
-    asked: Sequence[PageCall] = ()
+    asked: Sequence[SidecarQuestion] = ()
     waits: Mapping[PodKey, Wait] = MappingProxyType({})
 
 
 def to_ask(
     spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]
-) -> list[PageCall]:
+) -> list[SidecarQuestion]:
     """The sidecars to ask: those that are not ready, or whose workers have made no request yet. The first due come
     first."""
     if state.ended:
@@ -62,21 +62,21 @@ def to_ask(
     return sorted(found, key=lambda one: (one.ready, one.at, one.pod_key))
 
 
-def _asked(worker: Worker, pod: Pod | None) -> Iterator[PageCall]:
+def _asked(worker: Worker, pod: Pod | None) -> Iterator[SidecarQuestion]:
     if pod is None or not pod.addresses or worker.deleting:
         return
     address = pod.addresses[0]
     if since := pod.unready_since:
-        yield PageCall(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
+        yield SidecarQuestion(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
     elif worker.request is None and (since := pod.container(SIDECAR).since):
-        yield PageCall(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
+        yield SidecarQuestion(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
 
 
 def _after(since: str, seconds: float) -> datetime:
     return datetime.fromisoformat(since) + timedelta(seconds=seconds)
 
 
-def troubles(asked: Collection[PageCall], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
+def troubles(asked: Collection[SidecarQuestion], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
     """What keeps workers from joining. `said`: the last answers of sidecars, None for a sidecar that does not
     answer."""
     found: dict[PodKey, Wait] = {}

@@ -29,7 +29,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class StallCall:
+class StallQuestion:
     """The round in which all members were asked, since when, by this operator's clock, and whether the hang was
     announced. It is remembered between two steps and lost with the operator. The time to answer then starts again,
     unless the status already says that the training hangs."""
@@ -39,7 +39,7 @@ class StallCall:
     told: bool = False
 
 
-NOBODY = StallCall()
+NOBODY = StallQuestion()
 
 
 class Hang(NamedTuple):
@@ -47,7 +47,7 @@ class Hang(NamedTuple):
     that the training hangs, and which member lags; empty while it does not hang. `of`: the pod of the member that ends
     the round. `again`: seconds until the next look. `news`: the events to announce."""
 
-    asked: StallCall = NOBODY
+    asked: StallQuestion = NOBODY
     stalled: int = 0
     sentence: str = ""
     of: PodKey | None = None
@@ -83,7 +83,7 @@ class Answer(NamedTuple):
     stall: Stall | None
 
 
-def hang_of(report: Report, asked: StallCall) -> Hang:
+def hang_of(report: Report, asked: StallQuestion) -> Hang:
     """Whether the training hangs. `asked`: the result of the last step."""
     before, agreed, now = report.before, report.before.rendezvous, report.at
     deadline = report.spec.progress_deadline_seconds
@@ -93,7 +93,9 @@ def hang_of(report: Report, asked: StallCall) -> Hang:
     stalls = [one.stall for one in answers if one.stall is not None]
     if not any(stall.stalled for stall in stalls):
         return Hang()
-    asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallCall(agreed.round, now)
+    asked = (
+        asked if asked.round == agreed.round and agreed.stalled == agreed.round else StallQuestion(agreed.round, now)
+    )
     if any(stall.step is not None and not stall.stalled for stall in stalls):  # the training continues
         return Hang(asked, agreed.round)
     hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)

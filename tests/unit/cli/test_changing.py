@@ -269,7 +269,7 @@ def test_a_job_that_was_suspended_already_is_not_said_to_have_been_told_to_stop(
     assert (done.exit_code, cluster.changes) == (Exit.DONE, [])
     assert done.stdout == (
         "digits was suspended already: nothing was changed.\n"
-        "None of its workers runs. `kubectl elasticjob resume digits` lets it go on.\n"
+        "None of its workers runs. `kubectl elasticjob resume digits` resumes it.\n"
     )
 
 

@@ -21,7 +21,6 @@ ROOT = "/apis/elasticjob.io/v1alpha1/namespaces/default"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/elasticjob-system/leases/elasticjob-operator"
 HEAVY = {"aiohttp", "cryptography", "google", "kopf", "kubernetes", "oauthlib", "prometheus_client", "requests", "rich"}
 WITH_A_CLUSTER = {"elasticjob.api", "pydantic", "urllib3", "yaml"}  # what asking one needs
-SHOWS = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
 LINES = "".join(f"2026-11-22T11:59:00.{number:09d}Z {'a step' * 20}\n" for number in range(20_000))
 
 
@@ -62,10 +61,21 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 
 def imported(*words: str) -> set[str]:
     """The modules that a call of the program has imported."""
-    code = f"{SHOWS}from elasticjob_cli.app import main; sys.argv[1:] = {list(words)!r}; main()"
+    return set(at_exit("*sys.modules", *words).split())
+
+
+def at_exit(expression: str, *words: str) -> str:
+    """What the expression is at the end of a call of the program, printed."""
+    shows = f"import atexit, sys; atexit.register(lambda: print({expression}, file=sys.stderr)); "
+    code = f"{shows}from elasticjob_cli.app import main; sys.argv[1:] = {list(words)!r}; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout
-    return set(done.stderr.split())
+    return done.stderr
+
+
+def test_the_metadata_of_other_packages_is_not_read_in_search_of_plugins(server: Stub) -> None:
+    plugins = "sys.modules['pydantic.plugin._loader']._plugins"
+    assert at_exit(plugins, "status", "digits").strip() == "None", "none was looked for"
 
 
 @pytest.mark.parametrize(

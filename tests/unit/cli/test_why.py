@@ -57,7 +57,7 @@ def test_a_job_that_is_being_deleted_is_no_fault_of_the_operators(finalizers: li
     assert [one.cause for one in reply.findings] == [Cause.DELETED]
     assert not reply.full
     held = ", ".join(finalizers) or "nothing"
-    assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. Nothing more is done")
+    assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. The operator does nothing")
 
 
 def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> None:
@@ -68,8 +68,8 @@ def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> Non
     assert [one.cause for one in reply.findings] == [Cause.MANAGED]
     assert not reply.full
     assert reply.paragraph == (
-        f"Another controller looks after it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods "
-        "and writes no status for it. Ask that controller. spec.managedBy cannot be changed: make a new job for "
+        f"Another controller manages it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods "
+        "and writes no status for it. Ask that controller. spec.managedBy cannot be changed: create a new job for "
         "ElasticJob's operator to run it."
     )
 
@@ -124,7 +124,7 @@ def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:
     closed = {"phase": "Closed", "outcome": "Failed", "cause": "PodFailurePolicy", "reason": why}
     reply = answer(formed([0, 1], rendezvous=closed))
     assert [one.cause for one in reply.findings] == [Cause.POLICY]
-    assert f"It has failed, and no other try was made: {why}. Make a new job once " in reply.paragraph
+    assert f"It has failed without another try: {why}. Fix the cause and create " in reply.paragraph
 
 
 def test_the_issues_example() -> None:
@@ -132,7 +132,7 @@ def test_the_issues_example() -> None:
     seen = forming(joined=[0, 1, 2], last=[0, 1, 2, 3], spec={"minReplicas": 2}, pods=[unscheduled(3)])
     assert answer(seen).paragraph == (
         "Round 2 is forming for 12 s (worker 2 lost: its pod was deleted): 3 of 4 workers have joined. It waits for "
-        "worker 3, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, or ask for less in "
+        "worker 3, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, or request less in "
         "the template. It goes on with 3 of 4 now, as nobody else is on the way."
     )
 
@@ -144,7 +144,7 @@ def test_what_keeps_off_nodes_is_told_which_and_what_helps() -> None:
     assert causes(seen) == [Cause.UNSCHEDULABLE]
     assert (
         "worker 1, whose pod is pending and kept off nodes: 0/3 nodes are available: spec.avoidNodes.required rules "
-        "out node-a, node-b. Make room on other nodes or add some, or take `avoidNodes.required` back."
+        "out node-a, node-b. Make room on other nodes or add some, or unset `avoidNodes.required`."
     ) in answer(seen).paragraph
 
 
@@ -200,13 +200,13 @@ def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, t
         (
             [unscheduled(1)],
             "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add "
-            "nodes, or ask for less in the template.",
+            "nodes, or request less in the template.",
         ),
         ([], "A spare is missing: worker 1, which has no pod yet: it is about to be made, if an operator leads"),
         (
             [pod(1)],
             "A spare is missing: worker 1, whose trainer has run for 100 s: no torchrun of worker 1 has spoken to its "
-            "sidecar. Should it last, see the log: ",
+            "sidecar. If it lasts, see the log: ",
         ),
         (
             [pod(1, since=None, phase="Pending")],
@@ -298,7 +298,7 @@ def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     node = blocker("NodeDraining", going.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
     reply = answer(formed([0, 1], blockers=[blocker("ImagePull", "no image", 7), node]))
     assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
-    assert f"A node is about to go: {going}. Others start elsewhere " in reply.paragraph
+    assert f"A node is draining: {going}. Replacements start on other " in reply.paragraph
 
 
 def test_the_last_call_runs_from_the_worker_that_completed_the_minimum() -> None:
@@ -368,7 +368,7 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0), asked=600, heard=460)]),
             Cause.SILENT,
-            "worker 2, which has given no sign of life for 7 min 40 s",
+            "worker 2, which has been silent for 7 min 40 s",
         ),
         (
             forming(
@@ -378,7 +378,7 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
                 records=[record(2, joins(0), asked=60, heard=4)],
             ),
             Cause.SILENT,
-            "worker 2, which has given no sign of life for 4 s",
+            "worker 2, which has been silent for 4 s",
         ),
         (
             forming(
@@ -388,12 +388,12 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
                 records=[unaccounted(record(2, joins(0)))],
             ),
             Cause.SILENT,
-            "worker 2, which has given no sign of life for some seconds",
+            "worker 2, which has been silent for some seconds",
         ),
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0))]),
             Cause.STOPPING,
-            "worker 2, which still stops the processes of the last round, since 12 s ago",
+            "worker 2, which has been stopping the processes of the last round for 12 s",
         ),
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, {"type": "Leave", "cause": "StoreNotReady"})]),
@@ -547,7 +547,7 @@ def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() ->
     assert reply.paragraph.startswith(
         "Round 4 stands with 2 of 2 workers; it formed some time ago, and may take no steps."
     )
-    assert f"Its pods do not reach each other: {said}. Let the job's pods reach" in reply.paragraph
+    assert f"Its pods cannot reach each other: {said}. Let the job's pods reach" in reply.paragraph
     assert [member.state for member in members_of(seen, {})] == ["trains", "does not reach rank 0"]
 
 
@@ -563,8 +563,8 @@ def test_what_a_user_may_not_see_is_not_concluded_from() -> None:
 @pytest.mark.parametrize(
     ("reason", "cause", "told"),
     [
-        ("DrainGraceOver", Cause.DRAIN_GRACE_OVER, "A drain has waited for long enough: it is so. Where "),
-        ("BudgetRefused", Cause.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be had: it is so."),
+        ("DrainGraceOver", Cause.DRAIN_GRACE_OVER, "The grace period of a drain is over: it is so. If "),
+        ("BudgetRefused", Cause.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be made: it is so."),
     ],
 )
 def test_what_a_drain_meets_is_told_of_a_full_group(reason: str, cause: Cause, told: str) -> None:
@@ -613,7 +613,7 @@ def gang(message: str, replicas: int = 0, *, passes: bool = True) -> dict[str, A
 def test_a_gang_without_quota_waits_for_no_worker() -> None:
     reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(NO_QUOTA)))
     assert [one.cause for one in reply.findings] == [Cause.GANG]
-    assert f"Kueue has not admitted all of it: {NO_QUOTA}. It goes on by itself when" in reply.paragraph
+    assert f"Kueue has not admitted all of it: {NO_QUOTA}. It continues by itself when" in reply.paragraph
 
 
 @pytest.mark.parametrize(
@@ -632,7 +632,7 @@ def test_a_gang_that_somebody_has_to_help_is_no_gang_that_waits(why: str) -> Non
     told = f"4 workers wait for quota (at least 2 must have it): {why}"
     reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(told, passes=False)))
     assert [one.cause for one in reply.findings] == [Cause.GANG_REFUSED]
-    assert f"Kueue does not admit all of it: {told}. Somebody has to mend what is named" in reply.paragraph
+    assert f"Kueue does not admit all of it: {told}. Fix what is named" in reply.paragraph
 
 
 def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() -> None:
@@ -642,7 +642,7 @@ def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() ->
     spec = {"replicas": 2, "quotaAdmission": "Gang"}
     reply = answer(forming(joined=[1], last=(0, 1), pods=[held], spec=spec))
     assert Cause.QUEUED_TWICE in [one.cause for one in reply.findings]
-    assert "which Kueue holds back though the gang has quota: in the queue default. Name that" in reply.paragraph
+    assert "which Kueue holds back though the gang has quota: in the queue default. Rename that" in reply.paragraph
 
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:

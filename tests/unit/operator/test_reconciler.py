@@ -683,6 +683,24 @@ async def test_the_budget_grows_before_a_pod_is_made_and_falls_a_while_after_one
     assert least == [2, 3, 3, 3, 2]
 
 
+async def test_a_new_leader_lowers_the_budget_a_while_after_it_has_found_it() -> None:
+    """It does not know since when a pod has been gone, which the cluster may count still."""
+    recorded = there(2)
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].access.due_at = 0  # as minutes after a take-over
+    await made.reconcile(KEY)
+    assert recorded.budget is not None
+    recorded.budget["spec"]["minAvailable"] = 3  # by the leader before
+    successor, least = reconciler(recorded), []
+    await successor.reconcile(KEY)
+    successor._memories._known[KEY].access.due_at = 0
+    for recorded.now in (101.0, 160.0, 162.0):
+        await successor.reconcile(KEY)
+        least.append(minimum(recorded))
+    assert least == [3, 3, 2]
+
+
 async def test_a_pod_that_was_left_behind_does_not_keep_its_name_from_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by `kubectl delete --cascade=orphan`: the next free number is written before its pod is made."""
     recorded, left = RecordedJob(job()), {"digits-1-0", "digits-1-1"}

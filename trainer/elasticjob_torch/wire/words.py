@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the trainer API, and the meaning of each refusal."""
+"""The words of the trainer API, and the meaning of each refusal.
+
+The enumerations repeat words of core's `terms`, and a test holds them equal: this package runs in users' images, where
+core is not installed, and operator and command line tool have no part of the plug-in that core could import from.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from elasticjob_operator.actions import access as access_module
 from elasticjob_operator.actions.access import REFUSED_SECONDS, SOON_SECONDS, UNKNOWN_SECONDS, WITHOUT_BUDGET, Access
 from elasticjob_operator.job.evictions import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
+from simulation.calls import Call
 from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job
 from support.recording_server import Announcements, RecordingServer
@@ -117,6 +118,51 @@ async def test_the_budget_follows_the_pods_at_once_and_the_access_is_not_looked_
         assert not made.owes(CLOSED, pods)
         assert made.owes(CLOSED, pods + 1)
         assert made.has_budget
+
+
+async def test_the_first_look_keeps_the_larger_number_of_the_budget_and_tells_it(server: RecordingServer) -> None:
+    """Nobody in a new leader knows since when fewer pods exist."""
+    await given(server)
+    successor = access_of(server)
+    server.calls.clear()
+    assert await successor.give(job(), spec(), within=WELL, budget=CLOSED, min_available=1) == Done()
+    assert (server.objects[BUDGET]["spec"]["minAvailable"], successor.found, server.writes()) == (2, 2, [])
+    assert not successor.owes(CLOSED, 2)
+    assert await successor.give(job(), spec(), within=WELL, budget=CLOSED, min_available=1) == Done()
+    assert (server.objects[BUDGET]["spec"]["minAvailable"], successor.found) == (1, 0), "it is known by now"
+
+
+@pytest.mark.parametrize(("budget", "number", "written"), [(CLOSED, 3, 3), (Budget.OPEN, 1, 0)])
+async def test_the_first_look_writes_a_larger_number_and_opens_the_budget(
+    server: RecordingServer, budget: Budget, number: int, written: int
+) -> None:
+    await given(server)
+    successor = access_of(server)
+    assert await successor.give(job(), spec(), within=WELL, budget=budget, min_available=number) == Done()
+    assert (server.objects[BUDGET]["spec"]["minAvailable"], successor.found) == (written, 0)
+
+
+@pytest.mark.parametrize("edited", ["100%", None])
+async def test_the_first_look_mends_what_is_no_number(server: RecordingServer, edited: str | None) -> None:
+    await given(server)
+    with server.objects.edited(BUDGET) as budget:
+        budget["spec"]["minAvailable"] = edited
+    assert await access_of(server).give(job(), spec(), within=WELL, budget=CLOSED, min_available=1) == Done()
+    assert server.objects[BUDGET]["spec"]["minAvailable"] == 1
+
+
+async def test_a_budget_that_another_leader_writes_meanwhile_is_not_overwritten(server: RecordingServer) -> None:
+    made = await given(server)
+
+    def another_writes_first(call: Call) -> None:
+        if call.method == "PUT":
+            with server.objects.edited(BUDGET) as budget:
+                budget["spec"]["minAvailable"] = 8
+            server.on_call.remove(another_writes_first)
+
+    server.on_call.append(another_writes_first)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=1) == Retry(SOON_SECONDS)
+    assert server.objects[BUDGET]["spec"]["minAvailable"] == 8
 
 
 async def test_a_budget_counts_the_jobs_own_pods_alone(server: RecordingServer) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.job.outcome import Done, LookAgain
-from elasticjob_operator.job.sidecars import MOST, PageCall
+from elasticjob_operator.job.sidecars import MOST, SidecarQuestion
 
 pytestmark = pytest.mark.looptime
 NOW = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
@@ -24,8 +24,8 @@ class Sidecars:
         return f"trouble at {address}"
 
 
-def asked(index: int, seconds: float = 0.0) -> PageCall:
-    return PageCall((index, 0), f"10.0.0.{index}", NOW + timedelta(seconds=seconds), ready=False)
+def asked(index: int, seconds: float = 0.0) -> SidecarQuestion:
+    return SidecarQuestion((index, 0), f"10.0.0.{index}", NOW + timedelta(seconds=seconds), ready=False)
 
 
 async def test_a_step_does_not_wait_for_the_answer() -> None:

@@ -23,6 +23,14 @@ def test_the_grace_counts_from_when_the_first_was_seen_that_is_still_there() -> 
     assert budget_of(spec, {}, 99.0, watched=True) is Budget.CLOSED
 
 
+def test_after_a_take_over_it_falls_from_the_budgets_own_number_after_a_while() -> None:
+    least = MinAvailable().following(1, 10.0).resumed(3, 10.0)
+    assert least.settles_in(1, 10.0) == SETTLE_SECONDS
+    seen = [least.following(1, now).pods for now in (10.0, 9.9 + SETTLE_SECONDS, 10.0 + SETTLE_SECONDS)]
+    assert seen == [3, 3, 1]
+    assert least.resumed(0, 20.0) == least.resumed(3, 20.0) == least, "it is no news"
+
+
 @pytest.mark.parametrize(
     ("spec", "watched", "idle"),
     [

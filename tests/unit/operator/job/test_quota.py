@@ -394,6 +394,25 @@ def test_what_kueue_has_ended_without_quota_is_refused(type: str) -> None:
     assert (found.refused, found.waits) == (True, False)
 
 
+@pytest.mark.parametrize("reason", ["Inadmissible", "Misconfigured"])
+def test_a_queue_that_admits_nothing_is_told_by_kueues_reason_and_by_no_wording(reason: str) -> None:
+    said = "Queue gpus doesn't exist, which is what no queue is named"
+    for kueues, expected in ((reason, True), ("Pending", False)):
+        waiting = condition("QuotaReserved", "False", said) | {"reason": kueues}
+        found = read(workload(conditions=[waiting]))
+        assert found
+        assert found.inadmissible is expected
+        told = allowance(FOUR, NEW, NOBODY, [found])
+        assert (told.refused, said in told.told) == (expected, True)
+
+
+def test_a_reason_of_a_workload_that_has_quota_by_now_is_old() -> None:
+    known = [condition("QuotaReserved", "True") | {"reason": "Inadmissible"}, condition("Admitted", "False")]
+    found = read(workload(conditions=known))
+    assert found
+    assert not found.inadmissible
+
+
 def test_what_gave_way_to_others_before_it_was_admitted_is_not_refused() -> None:
     preempted = condition("Evicted", "True", "Preempted to accommodate a workload") | {"reason": "Preempted"}
     found = read(workload(conditions=[preempted]))

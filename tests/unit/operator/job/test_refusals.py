@@ -206,6 +206,24 @@ class TestWorkerPods:
         assert seen == taken
         assert [(words in one, "digits-0-0" in one) for one in self.announced] == ([(True, True)] if words else [])
 
+    async def test_only_the_names_of_pods_that_are_wanted_are_remembered(self) -> None:
+        pods = self.pods()
+        for index, changes in enumerate(({"ownerReferences": []}, {"ownerReferences": [{"uid": "another"}]})):
+            for number in range(2):
+                other = pod(index, number)
+                other["metadata"] |= changes
+                self.server.objects[f"pods/digits-{index}-{number}"] = other
+        await self.create(pods, 0, 1)
+        assert (pods.taken, list(pods._in_the_way)) == ({(0, 0)}, [(0, 0), (1, 0)])
+        made = report(FORMED)
+        await pods.create(made, pods.due(made, [(0, 1), (1, 0)]))
+        assert (pods.taken, list(pods._in_the_way)) == ({(0, 1)}, [(1, 0), (0, 1)]), "another number since"
+        await asyncio.sleep(GOING_SECONDS)
+        await self.create(pods, 1)
+        assert (pods.taken, list(pods._in_the_way)) == ({(1, 0)}, [(1, 0)]), "it has been there for that long"
+        await self.create(pods)
+        assert (pods.taken, pods._in_the_way) == (frozenset(), {})
+
     async def test_a_pod_without_the_sidecar_of_the_job_is_not_ours_whatever_it_claims(self) -> None:
         pods, other = self.pods(), pod()
         other["spec"] = {"initContainers": [sidecar("another job's")]}

@@ -10,7 +10,7 @@ import pytest
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
 from elasticjob.rendezvous import Member, Worker
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.stalls import Hang, Hangs, StallCall
+from elasticjob_operator.job.stalls import Hang, Hangs, StallQuestion
 from support.operator_objects import job
 from support.statuses import FORMED, report, status
 
@@ -255,5 +255,5 @@ def test_the_question_ends_with_the_round() -> None:
     told.state = replace(STATE, phase=RendezvousPhase.FORMING, round=4)
     told.agree()
     assert told.before.rendezvous.stalled == 0
-    assert told.look().asked == StallCall()
+    assert told.look().asked == StallQuestion()
     assert told.condition == "True WithinDeadline"
