@@ -63,6 +63,7 @@ def test_ends(sidecar, client):
         (410, "Leaving", errors.Leaving),
         (410, "StageFinished", errors.StageFinished),
         (409, "OtherScript", errors.OtherScript),
+        (409, "NewProcesses", errors.NewProcesses),
         (504, "JoinTimeout", errors.JoinTimeout),
         (504, "StoreTimeout", errors.StoreTimeout),
         (400, "BadRequest", SidecarRefusal),
