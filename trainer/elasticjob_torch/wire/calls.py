@@ -145,4 +145,19 @@ SAVED = Call(
 )
 PROGRESS = Call("POST", "/v1/progress", requests.Report, None, "How far the training is, shown in the job's status.")
 
-CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, LIVE, IMPORTS, PROCESSES, WATCH, SAVED, PROGRESS)
+CALLS = (
+    EVENTS,
+    JOIN,
+    VIEW,
+    POST_STORE,
+    ASK_STORE,
+    FINISH,
+    LEAVE,
+    CLOSE,
+    LIVE,
+    IMPORTS,
+    PROCESSES,
+    WATCH,
+    SAVED,
+    PROGRESS,
+)
