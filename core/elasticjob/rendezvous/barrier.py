@@ -6,6 +6,9 @@
 - the last call has expired. It begins when the minimum has joined. Running members of the last round that have not left
   are awaited longer, until they join or are lost: they may still be stopping their processes.
 
+There is no last call where the processes of all workers that have joined live on: newcomers get another round as soon
+as they are ready.
+
 Where only some sizes are allowed, the round has the largest of them that the joined workers can fill. The others wait;
 of the members, those on draining nodes wait first.
 
@@ -26,6 +29,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.live import trains_on
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
@@ -56,7 +60,7 @@ def judge(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], n
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    late = now - since >= last_call(spec, roster.joined)
+    late = trains_on(state, roster.joined) or now - since >= last_call(spec, roster.joined)
     arrived = roster.all_arrived or (late and not awaits_members(state, roster))
     if arrived and not _saves(state, workers):
         size = largest_size(spec, state, len(roster.joined))
