@@ -27,8 +27,11 @@ def connect(place: Place, links: Links, timeout: timedelta) -> None:
     ``timeout`` is that of each collective.
     """
     disconnect()
+    if not place.host and place.size == 1:
+        return connect_alone()
     if not place.host:
-        return connect_alone() if place.size == 1 else dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", timeout=timeout)
+        return None
     links.expect({place.host, "127.0.0.1", "::1"})
     store = dist.TCPStore(
         place.host, place.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=_STORE_SECONDS)

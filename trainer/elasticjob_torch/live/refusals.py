@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Libraries that wrap the model in DDP themselves, and keep rank and size: by module, the attribute that shows their use
-_FRAMEWORKS = {
+_FRAMEWORKS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "accelerate.state": ("Accelerate", lambda module: bool(module.PartialState._shared_state)),
     "transformers.trainer": ("transformers' Trainer", lambda module: _has_instance(module.Trainer)),
     "lightning.pytorch.trainer.trainer": ("Lightning", lambda module: _has_instance(module.Trainer)),

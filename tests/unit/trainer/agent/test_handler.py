@@ -33,7 +33,9 @@ from support.waiting import happened, in_time, joined, run, wait_until
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
-LOADED_ANEW = [f"elasticjob_torch.agent.{name}" for name in ("handler", "store", "hooks", "failures", "last_line")]
+LOADED_ANEW = [
+    f"elasticjob_torch.agent.{name}" for name in ("handler", "joined", "store", "hooks", "failures", "last_line")
+]
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
@@ -166,6 +168,7 @@ def fake_modules():
             "run": types.SimpleNamespace(get_args_parser=args_parser),
             "DistNetworkError": DistNetworkError,
             "DistStoreError": DistStoreError,
+            "HashStore": dict,
             "Store": FakeStore,
             "TCPStore": FakeTCPStore,
         },
