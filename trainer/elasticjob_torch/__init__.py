@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 
-    from elasticjob_torch.live.group import elastic
+    from elasticjob_torch.live.group import Group, elastic
     from elasticjob_torch.script.api import Current, current, report, wants_restart
 
-__all__ = ["creator", "Current", "current", "elastic", "report", "wants_restart"]
+__all__ = ["creator", "Current", "current", "Group", "elastic", "report", "wants_restart"]
 
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
@@ -46,11 +46,10 @@ def __getattr__(name: str) -> Any:
     """Import the functions for scripts at their first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "elastic":
-        from elasticjob_torch.live.group import elastic as value
+    home: Any
+    if name in ("Group", "elastic"):
+        from elasticjob_torch.live import group as home
     else:
-        from elasticjob_torch.script import api as script
-
-        value = getattr(script, name)
-    globals()[name] = value
+        from elasticjob_torch.script import api as home
+    value = globals()[name] = getattr(home, name)
     return value

@@ -23,6 +23,7 @@ from elasticjob_torch.live.state import Registry, Stateful
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import renew, subgroups
 from elasticjob_torch.live.transfer import CannotShare, Member, Standing, gather, receive, send, sender
+from elasticjob_torch.script.api import forget_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -196,6 +197,7 @@ class Group:
         """Go into the next round, and the one after it if that breaks; return when all members have one state."""
         while True:
             place = self._rounds.following()
+            forget_round()
             links = self._links = Links()
             try:
                 if self._rounds.is_over():  # heard before there was anything to cut
