@@ -27,7 +27,7 @@ BUSY_SECONDS = 60.0
 # Until a newcomer's processes are ready; then it joins without, and they are started anew in the round.
 READY_SECONDS = 600.0
 # Between an error of the group and news of a change; without, the processes end.
-NEWS_SECONDS = 10.0
+NEWS_SECONDS = 30.0
 
 
 class GoingOn:
@@ -104,7 +104,7 @@ class GoingOn:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now
-        elif now - self._waiting_since > NEWS_SECONDS and view is not None and view.phase == wire.Phase.FORMED:
+        elif now - self._waiting_since > NEWS_SECONDS and view is not None and view.phase != wire.Phase.FORMING:
             self._waiting_since = now
             living.stop(
                 f"a connection was closed in round {self._round}, and no change of the group followed within "

@@ -21,7 +21,7 @@ from elasticjob_torch.live.refusals import refuse
 from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
 from elasticjob_torch.live.state import Registry, Stateful
 from elasticjob_torch.live.step import Beginning, Steps
-from elasticjob_torch.live.torch_private import renew, subgroups
+from elasticjob_torch.live.torch_private import begin_anew, renew, subgroups
 from elasticjob_torch.live.transfer import CannotShare, Member, Standing, gather, receive, send, sender
 from elasticjob_torch.script.api import forget_round
 
@@ -99,6 +99,7 @@ class Group:
         self._parameters = [one for group in optimizer.param_groups for one in group["params"]]
         numbered = {f"scheduler {number}": one for number, one in enumerate(schedulers)}
         self._registry = Registry(model, {"optimizer": optimizer, **numbered, **state})
+        self._others = list(state.values())
         self._on_change = on_change
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
@@ -160,7 +161,13 @@ class Group:
                 break
             self._form()
         beginning = Beginning(self._module.buffers())
-        self._steps.begin(lambda: beginning.restore(self._parameters))
+
+        def restore() -> None:
+            beginning.restore(self._parameters)
+            for one in self._others:
+                begin_anew(one)
+
+        self._steps.begin(restore)
         self._began = time.monotonic()
         return self
 
@@ -207,6 +214,10 @@ class Group:
                 self._ending.reset()
                 self.model = renew(self.model, self._options)
                 self._share(place.round, links)
+                log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
+                if self._on_change is not None:
+                    self._on_change(self.rank, self.size)
+                return
             except CannotShare:
                 raise
             except RuntimeError as error:
@@ -214,11 +225,6 @@ class Group:
                 if not self._rounds.lives or not belongs(error, None):
                     raise
                 log.info("round %d did not form: %s", place.round, str(error)[:200])
-                continue
-            log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
-            if self._on_change is not None:
-                self._on_change(self.rank, self.size)
-            return
 
     def _share(self, number: int, links: Links) -> None:
         members = gather(Member(Standing(self._shared, self.step), self._registry.shape(), links.own_addresses()))

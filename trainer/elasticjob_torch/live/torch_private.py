@@ -35,6 +35,16 @@ def renew(ddp: DistributedDataParallel, options: dict[str, Any]) -> DistributedD
     return ddp
 
 
+def begin_anew(scaler: Any) -> None:
+    """Let a `GradScaler` forget that it has unscaled in this step, which would be an error in a step done again.
+
+    Anything else stays as it is. If another torch keeps this elsewhere, the step done again ends with that error.
+    """
+    stages = getattr(scaler, "_per_optimizer_states", None)
+    if isinstance(stages, dict):
+        stages.clear()
+
+
 def subgroups() -> int:
     """Return how many process groups exist beside the whole one; 0 if this torch does not tell."""
     world = getattr(distributed_c10d, "_world", None)
