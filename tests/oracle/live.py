@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from elasticjob.rendezvous.model import State, Worker
+from elasticjob.rendezvous.transitions import ROUND_REOPENED
 from elasticjob.terms import RendezvousPhase
 from oracle.evidence import Step
 from oracle.history import newly_formed
@@ -66,7 +67,8 @@ def new_processes_where_they_are_needed(step: Step) -> Iterator[str]:
     is done only where none has."""
     before, after = step.before, step.after
     hung = any(map(step.hung, step.breaks))
-    asked = not step.breaks and step.spec.restarted_at not in ("", before.restarted_at)
+    reopened = any(event.reason == ROUND_REOPENED for event in step.decision.events)
+    asked = reopened and step.spec.restarted_at not in ("", before.restarted_at)
     opened = before.phase is FORMED and after.round > before.round and after.stage == before.stage
     if after.restart_round != (after.round if opened and (hung or asked) else before.restart_round):
         number, ended = after.restart_round, before.last_formed

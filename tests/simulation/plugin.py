@@ -33,11 +33,17 @@ async def open_connection(host: str, port: int) -> tuple[Reader, Writer]:
 
 
 class VirtualCalls(Calls):
-    """As `SidecarClient`: its methods are to be awaited. `told` hears of each call that ended."""
+    """As `SidecarClient`: its methods are to be awaited. `told` hears of each call that ended. `live`: the processes
+    live on into the round that is joined."""
+
+    live = False
 
     def __init__(self, address: Address, trainer: str, patience: float, told: Told = lambda *_: None) -> None:
         super().__init__(trainer, patience)
         self._address, self._told = address, told
+
+    def join(self, *asked: Any, **more: Any) -> Any:
+        return super().join(*asked, live=self.live, **more)
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()
