@@ -6,11 +6,19 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob.rendezvous.barrier:judge": (
-            omit("live: the others wait for the last call", "trains_on(state, roster.joined)"),
+            omit("live: the others wait for the last call", "_goes_on(spec, state, roster, workers, now)"),
             replace(
                 "live: members of the last round that may still join are not waited for",
                 "late and not awaits_members(state, roster)",
                 "late",
+            ),
+        ),
+        "elasticjob.rendezvous.barrier:_goes_on": (
+            omit("live: a failure counts before the loss that explains it is known", "judged"),
+            omit("live: any failure is waited for", "not state.failure"),
+            omit(
+                "live: a failure that nothing can explain any more is waited for",
+                "not may_be_explained(spec, state, workers, now)",
             ),
         ),
         "elasticjob.rendezvous.live:trains_on": (
