@@ -6,11 +6,19 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob.rendezvous.barrier:judge": (
-            omit("live: the others wait for the last call", "trains_on(state, roster.joined)"),
+            omit("live: the others wait for the last call", "_goes_on(spec, state, roster, workers, now)"),
             replace(
                 "live: members of the last round that may still join are not waited for",
                 "late and not awaits_members(state, roster)",
                 "late",
+            ),
+        ),
+        "elasticjob.rendezvous.barrier:_goes_on": (
+            omit("live: a failure counts before the loss that explains it is known", "judged"),
+            omit("live: any failure is waited for", "not state.failure"),
+            omit(
+                "live: a failure that nothing can explain any more is waited for",
+                "not may_be_explained(spec, state, workers, now)",
             ),
         ),
         "elasticjob.rendezvous.live:trains_on": (
@@ -73,6 +81,75 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.endings:_next_stage": (
             omit("live: the next stage's processes are taken for live", "live=()"),
+        ),
+        "elasticjob_sidecar.membership.refusal:needs_new_processes": (
+            replace(
+                "live: who was in no round may not join a job that was restarted once",
+                "held or last_formed_of(job)",
+                "held",
+                by="sidecar membership",
+            ),
+            replace(
+                "live: old processes live on once the round for new ones has formed without them",
+                "held or last_formed_of(job)",
+                "last_formed_of(job)",
+                by="sidecar scripts",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership._final_answer": (
+            replace(
+                "live: a join of processes that have to be new waits for ever",
+                "new_processes(job, waiter.after) if waiter.live else None",
+                "None",
+                by="sidecar membership",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership._serve": (
+            omit(
+                "live: a join that is made again with new processes still says that old ones live on",
+                "bool(self._request.live) is not waiter.live",
+                by="sidecar membership",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership._announce": (
+            omit(
+                "live: a sidecar does not tell that processes live on",
+                "live=waiter.live or None",
+                by="sidecar membership",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership._hand": (
+            omit(
+                "live: scripts that have lived through a change are told to save before the next",
+                "if self._waiter is not None and self._waiter.live: ...",
+                by="sidecar scripts",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership.lives": (
+            omit(
+                "live: processes may opt in to a round that is over",
+                "self._standing().check_round(round)",
+                by="sidecar membership",
+            ),
+        ),
+        "elasticjob_sidecar.membership.scripts:planned_end": (
+            omit(
+                "live: all scripts are told to save, whether they live on or not", "worker.live", by="sidecar scripts"
+            ),
+            omit("live: who has to leave does not save", "worker.leaving", by="sidecar scripts"),
+            omit("live: who has to start anew does not save", "needs_new_processes(job, round)", by="sidecar scripts"),
+        ),
+        "elasticjob_sidecar.membership.view:view_of": (
+            omit("live: newcomers are told that all live before a restart", "not restart", by="sidecar scripts"),
+            replace("live: nobody is told to start anew", "restart=restart", "restart=False", by="sidecar scripts"),
+        ),
+        "elasticjob_sidecar.membership.view:_all_live": (
+            replace(
+                "live: newcomers are told that all live where one does",
+                "len(job.live) == len(job.participants) > 0",
+                "len(job.live) > 0",
+                by="sidecar scripts",
+            ),
         ),
         "elasticjob.agreed:state_of": (
             omit("live: a new operator forgets who is live", "live=agreed.live", by="operator status"),

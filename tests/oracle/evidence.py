@@ -196,8 +196,8 @@ class Step:
         match worker.request:
             case Request(type=RequestType.LEAVE | RequestType.FINISH):
                 return False
-            case Request(type=RequestType.JOIN, after=after, stage=stage) if after >= before.round - 1:
-                if stage >= before.stage:
+            case Request(type=RequestType.JOIN, after=after, stage=stage, live=live) if after >= before.round - 1:
+                if stage >= before.stage and not (live and after < before.restart_round):
                     return False
         return worker.member in before.participants and self.lived_on(worker)
 

@@ -3,8 +3,9 @@
 
 from collections.abc import Iterator
 
-from elasticjob.rendezvous.model import State, Worker
-from elasticjob.terms import RendezvousPhase
+from elasticjob.rendezvous.model import Request, State, Worker
+from elasticjob.rendezvous.transitions import ROUND_REOPENED
+from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from oracle.evidence import Step
 from oracle.history import newly_formed
 
@@ -36,7 +37,8 @@ def _opted_in(step: Step, state: State) -> set[int]:
 
 def nobody_waits_where_all_live(step: Step) -> Iterator[str]:
     """While a round forms, and all that have joined for it live on, one of them out of the last round, nobody waits:
-    not once the minimum has joined, and no other member of the last round may still join or save."""
+    not once the minimum has joined, no other member of the last round may still join or save, and no failure may still
+    be explained by the loss of one that has left."""
     before, after = step.before, step.after
     if after.phase is not FORMING or after.stage > before.stage or step.suspended or step.failures:
         return
@@ -44,8 +46,20 @@ def nobody_waits_where_all_live(step: Step) -> Iterator[str]:
     if not placed or not all(map(_lives, placed)) or not any(one.member in after.participants for one in placed):
         return
     saves = after.planned and after.participants[0] in after.leaving
-    if len(placed) >= step.least and before.phase is FORMING and not (step.awaited() or saves):
+    there = [one for one in step.current(after).values() if one.member in after.participants]
+    explained = after.failure and any(_has_left_for_good(one) for one in there)
+    waits = step.awaited() or saves or explained
+    if len(placed) >= step.least and before.phase is FORMING and not waits:
         yield f"{len(placed)} workers have joined for round {after.round} and live on, and others are waited for"
+
+
+def _has_left_for_good(worker: Worker) -> bool:
+    match worker.request:
+        case Request(type=RequestType.LEAVE, cause=cause):
+            return cause not in (Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED)
+        case Request(type=RequestType.JOIN):
+            return False
+    return True
 
 
 def newcomers_of_live_jobs_are_let_in(step: Step) -> Iterator[str]:
@@ -66,7 +80,8 @@ def new_processes_where_they_are_needed(step: Step) -> Iterator[str]:
     is done only where none has."""
     before, after = step.before, step.after
     hung = any(map(step.hung, step.breaks))
-    asked = not step.breaks and step.spec.restarted_at not in ("", before.restarted_at)
+    reopened = any(event.reason == ROUND_REOPENED for event in step.decision.events)
+    asked = reopened and step.spec.restarted_at not in ("", before.restarted_at)
     opened = before.phase is FORMED and after.round > before.round and after.stage == before.stage
     if after.restart_round != (after.round if opened and (hung or asked) else before.restart_round):
         number, ended = after.restart_round, before.last_formed

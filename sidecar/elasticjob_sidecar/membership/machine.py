@@ -233,10 +233,11 @@ class Membership:
             self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter, waiter.failure)
         if self._formed_for_me():
             self._hand(job, now)
+        elif self._request is not None and bool(self._request.live) is not waiter.live:
+            after = max(last_formed, self._joined_after)
+            self._announce(Cause.RENEWED, after, waiter.cause, waiter, waiter.failure)
         elif last_formed > self._joined_after:
             self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter)
-        elif self._request is not None and bool(self._request.live) is not waiter.live:
-            self._announce(Cause.RENEWED, self._joined_after, waiter.cause, waiter, waiter.failure)
 
     def _final_answer(self, job: RendezvousStatus, waiter: Waiter) -> Answer | None:
         """An answer that needs no new round."""

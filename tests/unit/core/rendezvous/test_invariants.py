@@ -466,7 +466,7 @@ STEPS = {
     ],
     live.new_processes_where_they_are_needed: [
         (step(formed, forming, a, replace(b, hung="no step")), ENDED_OTHERWISE.format(0)),
-        (step(formed, forming, a, b, restarted_at="noon"), ENDED_OTHERWISE.format(0)),
+        (step(formed, forming, a, b, told="RoundReopened", restarted_at="noon"), ENDED_OTHERWISE.format(0)),
         (step(formed, replace(forming, restart_round=3), a), ENDED_OTHERWISE.format(3)),
         (step(formed, replace(forming, restart_round=3), a, restarted_at="noon"), ENDED_OTHERWISE.format(3)),
         (step(replace(forming, restart_round=3), forming, a), ENDED_OTHERWISE.format(0)),

@@ -44,8 +44,8 @@ class Pod:
         self.worker.job_seen(RendezvousStatus(phase=phase, round=round, **known), self.now)
         self.look()
 
-    def join(self, after: int, cause: Cause) -> None:
-        self.worker.join("trainer", after, cause, 60, "ticket", self.now)
+    def join(self, after: int, cause: Cause, *, live: bool = False) -> None:
+        self.worker.join("trainer", after, cause, 60, "ticket", self.now, live=live)
         self.look()
 
     def plan(self, **more: Any) -> None:
@@ -190,6 +190,10 @@ def test_who_lived_through_an_earlier_end_may_not_live_through_this_one(pod: Pod
     pod.job(FORMED, 4)
     pod.job(FORMING, 5, planned=True)
     assert is_ending(pod)
+    pod.join(4, Cause.MEMBERSHIP_CHANGED, live=True)
+    pod.job(FORMED, 5)
+    pod.job(FORMING, 6, planned=True)
+    assert not is_ending(pod)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,12 @@ def test_a_trainer_learns_who_lives_through_the_change(
     view = view_of(pod.standing)
     assert view is not None
     assert (view.live, view.restart) == expected
+
+
+def test_a_round_for_new_processes_is_not_over_for_who_missed_it(pod: Pod) -> None:
+    pod.job(FORMED, 4, participants=(OTHER,), live=(1,), restart_round=4)
+    assert (view := view_of(pod.standing))
+    assert view.restart
 
 
 def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
