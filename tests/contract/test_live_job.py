@@ -117,3 +117,52 @@ def test_a_killed_process(new_job: NewJob, tmp_path: Path) -> None:
         assert third[lost] != first[lost]
         assert not runs.ended
         end(job, runs, 3)
+
+
+def test_a_killed_process_of_two(new_job: NewJob, tmp_path: Path) -> None:
+    """Torch stops the other one of its pod; those of other pods go on."""
+    job = new_job(replicas=2, minReplicas=1, nprocPerNode=2)
+    with lives(job, tmp_path) as runs:
+
+        def by_rank(after: int, size: int) -> dict[int, int]:
+            latest = {event["rank"]: event["pid"] for event in runs.events()[after:] if event["size"] == size}
+            return latest if len(latest) == size else {}
+
+        first = until(lambda: by_rank(0, 4), "a group of 4", SECONDS)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        os.kill(first[3], signal.SIGKILL)
+        second = until(lambda: by_rank(seen, 2), "a group of 2", SECONDS)
+        assert set(second.values()) <= set(first.values())
+        third = until(lambda: by_rank(seen, 4), "a group of 4 again", SECONDS)
+        assert set(third.values()) >= set(second.values())
+        assert len(set(third.values()) - set(first.values())) == 2
+        end(job, runs, 4)
+
+
+def test_a_restart_on_demand_has_new_processes(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        job.patch(restartedAt="2026-11-27T00:00:00Z")
+        second = pids(runs, 2, seen)
+        assert second.keys() == first.keys()
+        assert not set(second.values()) & set(first.values())
+
+
+def test_a_script_that_fails_restarts_alone_and_is_counted(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        fails, other = sorted(first)
+        runs.order(f"fail-{fails}")
+        assert pids(runs, 1, seen) == {other: first[other]}
+        again = pids(runs, 2, seen)
+        assert again[other] == first[other]
+        assert again[fails] != first[fails]
+        assert job.view()["job"]["status"]["restarts"] == 1
+        end(job, runs, 2)

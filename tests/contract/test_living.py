@@ -123,7 +123,7 @@ def test_random_changes(job: Job) -> None:
     seconds = []
     for number in range(CHANGES):
         members = list(job.members)
-        kinds = [*(["kill"] * 3 if len(members) > 1 else []), *(["join"] * 2 if len(members) < SIZES[-1] else [])]
+        kinds = [*(["kill"] * 2 if len(members) > 1 else []), *(["join"] * 4 if len(members) < SIZES[-1] else [])]
         kind = chance.choice([*kinds, *(["leave"] if len(members) > 1 else [])])
         came = []
         if kind == "join":
