@@ -20,7 +20,7 @@ from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect_alone
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.refusals import CannotLive, refuse
-from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place
+from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rounds_of
 from elasticjob_torch.live.state import Registry
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import begin_anew, renew
@@ -374,6 +374,13 @@ def test_outside_an_elasticjob_there_is_one_round() -> None:
     assert not rounds.is_over()
     with pytest.raises(NoNextRound, match="no ElasticJob forms another"):
         rounds.following()
+
+
+def test_a_process_of_a_torchrun_below_the_jobs_has_no_round_of_the_job(tmp_path: Path) -> None:
+    ours = {"ELASTICJOB_LIVE": f"{tmp_path}/none", "ELASTICJOB_ENDPOINT": "127.0.0.1:1", "ELASTICJOB_AGENT": "1:2:run"}
+    assert isinstance(rounds_of({**ours, "TORCHELASTIC_RUN_ID": "another"}), Fixed)
+    with pytest.raises(NoNextRound, match="does not answer"):
+        rounds_of({**ours, "TORCHELASTIC_RUN_ID": "run"})
 
 
 def test_an_agent_that_does_not_answer_is_named(tmp_path: Path) -> None:

@@ -30,7 +30,12 @@ class Worker:
         self.name, self.folder = name, folder
         self.living = Living()
         self.living.started(name, 1)
-        environment = {**self.living.variables, "ELASTICJOB_START": name, "LOCAL_RANK": "0"}
+        environment = {
+            **self.living.variables,
+            "ELASTICJOB_START": name,
+            "LOCAL_RANK": "0",
+            "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
+        }
         self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, environment))
         self.process.start()
 

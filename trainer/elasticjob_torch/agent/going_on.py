@@ -68,9 +68,13 @@ class GoingOn:
 
     def started(self, start: str, processes: Mapping[int, Mapping[str, str]], number: int) -> dict[str, str]:
         """Processes are started: with this id of their start, torch's variables by local rank, and in this round;
-        return variables for them."""
+        return variables for them. Without a socket they cannot opt in, and restart at each change."""
         if self._living is None:
-            self._living = Living(self._news)
+            try:
+                self._living = Living(self._news)
+            except OSError as error:  # no folder for temporary files, or its path is too long for a socket
+                log.info("training processes cannot live through changes here: %s", error)
+                return {}
         self._living.started(start, len(processes))
         self._round = 0
         if not self.is_alone:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from elasticjob_torch.agent.messages import SOCKET, Enter, Over, Stop, Waits, received, send
-from elasticjob_torch.environment import START
+from elasticjob_torch.environment import START, endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -51,9 +51,9 @@ class Rounds(Protocol):
 
 
 def rounds_of(environment: MutableMapping[str, str]) -> Rounds:
-    """Return where this process learns of rounds."""
+    """Return where this process learns of rounds: from no agent if a torchrun below the job's has started it."""
     path = environment.get(SOCKET, "")
-    return OfAgent(path, environment) if path else Fixed(environment)
+    return OfAgent(path, environment) if path and endpoint_of(environment) else Fixed(environment)
 
 
 class Fixed:

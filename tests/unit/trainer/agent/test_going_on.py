@@ -135,6 +135,15 @@ def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
     assert "a connection was closed in round 1" in reason
 
 
+def test_an_error_of_the_last_group_of_a_closed_job_ends_the_processes(agent):
+    agent.start()
+    agent.living.waits = True
+    agent.look(view("Closed"))
+    agent.now += NEWS_SECONDS + 1
+    agent.look(view("Closed"))
+    assert agent.living.said[-1][0] == "stop"
+
+
 def test_a_step_that_ends_meanwhile_does_not_count_as_an_error(agent):
     agent.start()
     agent.living.waits = True
@@ -200,6 +209,18 @@ def test_the_end_of_a_process_is_seen_and_not_reaped(agent):
     wait_until("its end", agent.going_on.have_ended)
     assert child.wait() == -9
     child.stdin.close()
+
+
+def test_a_container_without_a_place_for_a_socket_restarts_its_processes(agent, monkeypatch):
+    def refuse(news):
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(going_on, "Living", refuse)
+    assert agent.going_on.started("a", PLACES, 1) == {}
+    agent.look(over=True)
+    assert agent.going_on.count(1, view()) == 1
+    assert not agent.going_on.go_on(True, view())
+    agent.going_on.close()
 
 
 def test_an_agent_that_has_started_nothing_has_nothing_to_close(agent):
