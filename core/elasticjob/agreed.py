@@ -65,6 +65,8 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         matched=_matched(agreed.matched_rule),
         replaced=tuple(agreed.replaced),
         planned=agreed.planned,
+        live=agreed.live,
+        restart_round=agreed.restart_round,
         ping=agreed.ping.number,
         pinged=tuple(agreed.ping.members),
         replacements=status.replacements,

@@ -134,7 +134,12 @@ class WorkerRequest(Model):
     detail: str | None = Field(
         None,
         max_length=DETAIL_LENGTH,
-        description="Join: what failed in the worker's processes in the last round, for people.",
+        description="Join, Leave: what failed in the worker's processes in the last round, for people.",
+    )
+    live: bool | None = Field(
+        None,
+        description="Join: true if all of the worker's training processes run and live on into the next round. Absent "
+        "if they are started anew for it.",
     )
     exit_code: Annotated[int, Field(ge=1, le=MAX_EXIT_CODE)] | None = Field(
         None,
@@ -235,6 +240,11 @@ class ElasticWorkerStatus(Model):
         "do when they make their process group.",
     )
     stepped: Count | None = Field(None, description="The last round in which its training script has reported a step.")
+    live: Count | None = Field(
+        None,
+        description="The last round in which all training processes of this worker have opted in to live through "
+        "changes of the group.",
+    )
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The number of steps that it will take.")
     metrics: Metrics | None = Field(

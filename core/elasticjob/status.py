@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from elasticjob.blockers import MAX_BLOCKERS, Admitted, Blocker
+from elasticjob.blockers import MAX_BLOCKERS, Admitted, Blocker, Indices
 from elasticjob.failure_policy import MAX_RULES
 from elasticjob.fields import (
     MAX_CONDITIONS,
@@ -46,6 +46,10 @@ class Ping(Model):
 
 def _is_first(ping: Ping) -> bool:
     return ping.number == 0
+
+
+def _is_zero(number: int) -> bool:
+    return number == 0
 
 
 class MatchedRule(Model):
@@ -133,7 +137,20 @@ class RendezvousStatus(Model):
     planned: bool = Field(
         False,
         description="The last round was ended for newcomers, for workers told to leave or for a restart, and all its "
-        "members live: scripts may save before they are stopped.",
+        "members run: scripts may save before they are stopped.",
+    )
+    live: Indices = Field(
+        (),
+        exclude_if=is_empty,
+        description="The indices of the members of the last formed round whose training processes live through changes "
+        "of the group, as numbers or first-last: the first 32 of these. Absent if there are none.",
+    )
+    restart_round: Count = Field(
+        0,
+        exclude_if=_is_zero,
+        description="The last round that was opened for new training processes, because the training hung, a restart "
+        "was asked for or the template was changed: no process of an earlier round lives on into it. Absent before "
+        "the first.",
     )
     ping: Ping = Field(
         default_factory=Ping,

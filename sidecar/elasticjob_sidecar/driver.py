@@ -15,7 +15,15 @@ from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType, W
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Handed, Limits, Torchrun
+from elasticjob_sidecar.membership.model import (
+    NO_FAILURE,
+    NO_LIMITS,
+    UNKNOWN_TORCHRUN,
+    Failure,
+    Handed,
+    Limits,
+    Torchrun,
+)
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Refused, superseded
@@ -100,13 +108,13 @@ class Driver:
         cause: Cause,
         patience: float,
         limits: Limits = NO_LIMITS,
-        detail: str = "",
-        exit_code: int | None = None,
+        failure: Failure = NO_FAILURE,
+        live: bool = False,
     ) -> Handed:
         """Wait for the trainer's next round. Raises Refused."""
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
-        self._machine.join(trainer, after, cause, patience, ticket, began, limits, detail, exit_code)
+        self._machine.join(trainer, after, cause, patience, ticket, began, limits, failure, live)
         self.metrics.first_step.joined(began)
         self.metrics.joins.labels(cause.value).inc()
         self._settle()
@@ -124,8 +132,8 @@ class Driver:
         log.info("this agent serves the store of round %d on loopback port %d", round, port)
         self._settle()
 
-    async def leave(self, trainer: str, cause: Cause, seconds: float, exit_code: int | None = None) -> None:
-        self._machine.leave(trainer, cause, exit_code)
+    async def leave(self, trainer: str, cause: Cause, seconds: float, failure: Failure = NO_FAILURE) -> None:
+        self._machine.leave(trainer, cause, failure)
         await self._settled(trainer, RequestType.LEAVE, seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
@@ -181,6 +189,13 @@ class Driver:
         self._machine.looked(trainer, round)
         self._stalls.looked(self.standing, process, local_rank)
         self._look_at_stalls()
+
+    def lives(self, trainer: str, round: int) -> None:
+        """All training processes of the round have opted in to live through changes. Raises Refused."""
+        self._machine.lives(trainer, round)
+        log.info("the training processes of round %d live through changes of the group", round)
+        self._record.live(round)
+        self._settle()
 
     def connected(self, round: int) -> None:
         """All training processes of the round have connected to the store, which is this worker's."""

@@ -14,10 +14,11 @@ from model.composed_pods import Pod, Trainer
 from model.composed_system import JobSystem
 from model.state_key import asks_anew, must_know
 
+# no process lives through changes in this model, so `_live_in` is always 0
 must_know(
     Membership,
     "me store_ready_seconds recalled mode job trainer handed store_port _rank _torchruns "
-    "_claimed _latest _replaced _stream _waiter _joined_after _request _closing _stopping _timers _answers",
+    "_claimed _latest _replaced _stream _waiter _joined_after _live_in _request _closing _stopping _timers _answers",
 )
 
 

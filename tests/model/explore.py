@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from model.composed_scope import ComposedScope
-from model.landmarks import LANDMARKS
+from model.landmarks import LANDMARKS, LIVE_LANDMARKS
 from model.operator_scope import OperatorScope
 from model.search import Count, Found, Scope, Search
 
@@ -48,6 +48,10 @@ def operator(*landmarks: int) -> Callable[[], Scope[Any]]:
     return lambda: OperatorScope([names[number] for number in landmarks])
 
 
+def live() -> Scope[Any]:
+    return OperatorScope(LIVE_LANDMARKS)
+
+
 TASKS = (
     Task("composed", "3 workers that train, 1 costly event", lambda: ComposedScope(3, 1, True), TO_THE_END, 8),
     Task("composed", "2 workers from the start, 1 costly event", lambda: ComposedScope(2, 1, False), TO_THE_END, 8),
@@ -58,6 +62,7 @@ TASKS = (
     ),
     Task("operator", "jobs that form and train", operator(*range(4)), 3, 2),
     Task("operator", "jobs that lose, end or rest", operator(*range(4, len(LANDMARKS))), 3, 2),
+    Task("operator", "jobs that live through changes", live, 3, 2),
 )
 
 

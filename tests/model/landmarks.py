@@ -73,3 +73,15 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "the next stage of three waits for two": (JOB, (*each("up", 0, 1, 2), *each("finish", 0, 1, 2), *each("next", 0))),
     "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),
 }
+# the training processes of some members live through changes, and those of the others may
+LIVE_LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
+    "two of three live through changes": (JOB, (*each("up", 0, 1, 2), *each("opts in", 0, 1))),
+    "two live through changes, and a third is on its way": (
+        replace(JOB, replicas=2),
+        (*each("up", 0, 1), *each("opts in", 0, 1), ("scale", 3, True)),
+    ),
+    "one of three that live through changes is lost": (
+        JOB,
+        (*each("up", 0, 1, 2), *each("opts in", 0, 1, 2), *each("deleted", 1), *each("lives on", 0)),
+    ),
+}

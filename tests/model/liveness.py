@@ -147,7 +147,14 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
     if not _owes_a_join(system.state, worker):
         return worker
     state = system.state
-    join = Request(type=RequestType.JOIN, after=state.last_formed, stage=state.stage, cause=Cause.MEMBERSHIP_CHANGED)
+    lives = worker.member in state.participants and worker.index in state.live and state.restart_round < state.round
+    join = Request(
+        type=RequestType.JOIN,
+        after=state.last_formed,
+        stage=state.stage,
+        cause=Cause.MEMBERSHIP_CHANGED,
+        live=lives and not worker.asks(RequestType.LEAVE),
+    )
     return replace(worker, request=join)
 
 

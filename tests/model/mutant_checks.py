@@ -48,6 +48,7 @@ FILES = {
     "sidecar job watch": "sidecar/api_server/test_job_watch.py",
     "sidecar links": "sidecar/links/test_links.py",
     "sidecar membership": "sidecar/membership/test_membership.py",
+    "sidecar scripts": "sidecar/membership/test_scripts.py",
     "sidecar over the wire": "sidecar/test_over_the_wire.py",
     "sidecar link monitor": "sidecar/membership/test_link_monitor.py",
     "sidecar stalls": "sidecar/membership/test_stalls.py",

@@ -73,7 +73,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership._announce": (
             omit(
                 "a sidecar does not tell the exit code of what failed",
-                "exit_code=exit_code",
+                "exit_code=failure.exit_code",
                 by="sidecar over the wire",
             ),
         ),

@@ -7,7 +7,7 @@ MUTATIONS = mutations(
     {
         "elasticjob.rendezvous.decide:reopen_round": (
             replace("restarts: none is done", "about_to_end or not (grows or restarts)", "about_to_end or not grows"),
-            replace("restarts: one waits for who is on the way", "restarts or arrived", "arrived"),
+            replace("restarts: one waits for who is on the way", "restarts or arrived or ...", "arrived or ..."),
             replace(
                 "restarts: one that is taken back is done",
                 'step.spec.restarted_at not in ("", state.restarted_at)',

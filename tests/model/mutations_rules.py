@@ -16,7 +16,7 @@ MUTATIONS = mutations(
             omit("rules are still applied after the end", "if step.state.ended: ...", by="composed"),
         ),
         "elasticjob.rendezvous.decide:reopen_round": (
-            omit("an end for newcomers is told without a moment to save", "step.set(planned=True)"),
+            omit("an end for newcomers is told without a moment to save", "step.plan(True)"),
             omit("a round that is about to end is reopened for newcomers", "about_to_end", by="operator"),
             replace(
                 "members that come back count as newcomers",

@@ -20,7 +20,7 @@ from model.operator_system import OperatorSystem
 from model.state_key import asks_anew, failures_key, finishing_key, matched_key, must_know, ping_key, stood_key
 
 # the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it
-must_know(Request, "type after round stage script cause detail last_call worker_lost")
+must_know(Request, "type after round stage script cause detail live last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 SETTLE_SECONDS = 5.0  # of a new operator
@@ -45,7 +45,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
                 (worker.disrupted, worker.rejected, worker.outdated, worker.draining, worker.unready),
-                (worker.hung != "", worker.cut_off),
+                (worker.hung != "", worker.cut_off, worker.live_in == last_formed > 0),
                 matched_key(worker.matched),
                 worker.topology,
                 min(worker.crashes, spec.max_restarts + 1),
@@ -64,6 +64,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         None if spec.deadline is None else max(0.0, spec.deadline - now),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
+        (system.lives, state.live, system.lives and state.restart_round > last_formed),
         _named(state.participants, names),
         _named(state.leaving, names),
         _named(state.finished, names),
@@ -120,7 +121,7 @@ def _request(request: Request | None, last_formed: int, stage: int, in_round: bo
     counts = joins and request.after >= last_formed
     always = (Cause.STORE_NOT_READY, Cause.TOLD_TO_LEAVE, Cause.POD_STOPPING)
     why = request.cause if request.cause in always or (in_round and (counts or not joins)) else ""
-    return (request.type._value_, counts, request.stage - stage, why + "")
+    return (request.type._value_, counts, request.stage - stage, why + "", joins and request.live)
 
 
 def _finishing(spec: Spec, clocks: Clocks, worker: Worker, now: float) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from elasticjob.agreed import state_of
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
-from elasticjob.terms import Cause, PolicyAction, RequestType
+from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
 from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_system import OperatorSystem, after_seconds, looked
 from model.search import Move
@@ -23,8 +23,8 @@ GONE = Worker(index=-1)
 Change = Callable[[OperatorSystem, Worker], Worker | None]
 
 
-def asks(type: RequestType, cause: str = "", behind: int = 0, ahead: int = 0) -> Change:
-    """`behind` so many rounds, and `ahead` so many stages."""
+def asks(type: RequestType, cause: str = "", behind: int = 0, ahead: int = 0, *, live: bool = False) -> Change:
+    """`behind` so many rounds, and `ahead` so many stages; `live`: with processes that live on."""
 
     def change(system: OperatorSystem, worker: Worker) -> Worker | None:
         after = system.state.last_formed - behind
@@ -38,6 +38,7 @@ def asks(type: RequestType, cause: str = "", behind: int = 0, ahead: int = 0) ->
             after=after if type is RequestType.JOIN else 0,
             round=after if finishes else 0,
             stage=stage,
+            live=live,
         )
         return None if request == worker.request else replace(worker, request=request, hung="")
 
@@ -66,6 +67,7 @@ def with_record(system: OperatorSystem, worker: Worker) -> Worker:
         ack=0,
         hung="",
         cut_off=False,
+        live_in=0,
         topology=_place(system, worker),
     )
 
@@ -125,6 +127,13 @@ def hangs(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, hung="no step") if worker.id is not None and not worker.hung else None
 
 
+def opts_in(system: OperatorSystem, worker: Worker) -> Worker | None:
+    """All its training processes do, in the round that stands."""
+    state = system.state
+    trains = state.phase is RendezvousPhase.FORMED and worker.member in state.participants
+    return replace(worker, live_in=state.round) if trains and worker.live_in < state.round else None
+
+
 def is_cut_off(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, cut_off=not worker.cut_off) if worker.member in system.state.participants else None
 
@@ -158,6 +167,8 @@ def is_gone(system: OperatorSystem, worker: Worker) -> Worker | None:
     return GONE
 
 
+LIVES_ON = asks(RequestType.JOIN, Cause.MEMBERSHIP_CHANGED, live=True)
+MENDS = asks(RequestType.LEAVE, Cause.WORKER_FAILED)
 ALIVE: dict[str, tuple[str, Change]] = {
     "up": ("its pod runs, and its trainer joins", comes_up),
     "record": ("its sidecar has started, and has a new id", starts_again),
@@ -194,6 +205,13 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "deleted": ("its pod is deleted", is_deleted),
     "gone": ("its pod is gone", is_gone),
 }
+# where training processes may live through changes
+LIVE: dict[str, tuple[str, Change]] = {
+    "opts in": ("its processes have opted in to live through changes", opts_in),
+    "lives on": ("its trainer joins again, told of a change, and its processes live on", LIVES_ON),
+    "mends": ("its trainer leaves until it has a process in place of one that failed", MENDS),
+}
+CHANGES = ALIVE | LIVE
 # what matters of pods that are on their way out, and of all after the end
 LEFT = ("join", "finish", "fails the job", "counted", "gone")
 # seconds that pass, and who beats and answers meanwhile: all or nobody; SILENT, all but one
@@ -218,8 +236,8 @@ def moves_of(system: OperatorSystem, left: int) -> Iterator[Move]:
         yield from (("unknown", index, seen) for index in _without_unknown(system))
         for worker in system.workers:
             out = worker.deleting or worker.pod in ENDED or state.ended or not is_current(state, worker)
-            for name in LEFT if out else ALIVE:
-                if ALIVE[name][1](system, worker) is not None:
+            for name in LEFT if out else (*ALIVE, *(LIVE if system.lives else ())):
+                if CHANGES[name][1](system, worker) is not None:
                     yield (name, worker.index, worker.replacement, seen)
 
 
@@ -263,7 +281,7 @@ def changed(system: OperatorSystem, move: Move) -> OperatorSystem:
             return system._replace(spec=restarted(system.spec, system.state))
     name, index, number, _ = move
     at = next(at for at, worker in enumerate(system.workers) if (worker.index, worker.replacement) == (index, number))
-    worker = ALIVE[name][1](system, system.workers[at])
+    worker = CHANGES[name][1](system, system.workers[at])
     assert worker is not None
     became = () if worker is GONE else (worker,)
     return system._replace(workers=(*system.workers[:at], *became, *system.workers[at + 1 :]), ids=system.ids + 1)

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from elasticjob.rendezvous import Clocks, State
-from model.landmarks import LANDMARKS
+from model.landmarks import LANDMARKS, LIVE_LANDMARKS
 from model.liveness import Liveness
 from model.operator_key import key_of
-from model.operator_moves import ALIVE, changed, moves_of
+from model.operator_moves import CHANGES, changed, moves_of
 from model.operator_system import OperatorSystem, lines_of, looked
 from model.search import Digest, Finding, Move, digest
+
+_LANDMARKS = LANDMARKS | LIVE_LANDMARKS
 
 
 class OperatorScope:
@@ -57,8 +59,9 @@ class OperatorScope:
     def tell(self, move: Move, after: OperatorSystem | None) -> Iterator[str]:
         if move[0] == "start":
             name = self._landmarks[move[1]]
-            yield f"{name}: a job of {LANDMARKS[name][0].replicas}, at least {LANDMARKS[name][0].min_replicas}"
-            yield from (f"  {in_words(step)}" for step in LANDMARKS[name][1])
+            spec, script = _LANDMARKS[name]
+            yield f"{name}: a job of {spec.replicas}, at least {spec.min_replicas}"
+            yield from (f"  {in_words(step)}" for step in script)
         else:
             yield in_words(move)
         if after is not None:
@@ -83,13 +86,14 @@ def in_words(move: Move) -> str:
         case ("anew", seen):
             text = "a restart is asked for"
         case (name, index, number, seen):
-            text = f"pod {index}-{number}: {ALIVE[name][0]}"
+            text = f"pod {index}-{number}: {CHANGES[name][0]}"
     return text + ("" if seen else " (the operator does not see it yet)")
 
 
 def _reached(landmark: str) -> OperatorSystem:
-    spec, script = LANDMARKS[landmark]
-    system = looked(OperatorSystem(spec, State(clocks=Clocks(opened=0.0, formed=0.0))))
+    spec, script = _LANDMARKS[landmark]
+    state = State(clocks=Clocks(opened=0.0, formed=0.0))
+    system = looked(OperatorSystem(spec, state, lives=landmark in LIVE_LANDMARKS))
     for move in script:
         system = looked(changed(system, move))
     return system

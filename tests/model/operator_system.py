@@ -16,7 +16,8 @@ from model.checks import check_step
 
 class OperatorSystem(NamedTuple):
     """`workers` are in the order of their names. `wake` is when the operator looks by itself; `unseen`: it has not
-    looked at what happened last; `idle`: its last look changed nothing. `ids` is more than any sidecar's number."""
+    looked at what happened last; `idle`: its last look changed nothing. `ids` is more than any sidecar's number.
+    `lives`: training processes may live through changes."""
 
     spec: Spec
     state: State
@@ -27,6 +28,7 @@ class OperatorSystem(NamedTuple):
     idle: bool = False
     ids: int = 0
     events: tuple[Event, ...] = ()
+    lives: bool = False
 
 
 TEXTS, COUNTS = ("reason", "cause", "failure"), ("waiting", "spares")  # counts are of what is seen anyway
@@ -52,7 +54,8 @@ def looked(system: OperatorSystem) -> OperatorSystem:
         workers = tuple(sorted((*workers, *made), key=lambda worker: (worker.index, worker.replacement)))
     idle = not (old or new) and agreed(state) == agreed(system.state)
     kept = _without_old_ones(state, workers)
-    return OperatorSystem(spec, state, kept, now, decision.wake_at, idle=idle, ids=system.ids, events=decision.events)
+    system = OperatorSystem(spec, state, kept, now, decision.wake_at, ids=system.ids, lives=system.lives)
+    return system._replace(idle=idle, events=decision.events)
 
 
 def after_seconds(system: OperatorSystem, seconds: float, whose: str | int) -> OperatorSystem:

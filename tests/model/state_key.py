@@ -24,7 +24,8 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure matched replaced planned waiting spares ping pinged store outcome reason cause",
+    "restarts failure matched replaced planned live restart_round waiting spares ping pinged store outcome reason "
+    "cause",
 )
 must_know(
     Clocks,
@@ -36,7 +37,7 @@ must_know(Finishing, "crashes since")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat suspects ack detail invalid disrupted "
-    "rejected outdated draining unready hung cut_off matched topology",
+    "rejected outdated draining unready hung cut_off live_in matched topology",
 )
 must_know(
     Spec,
@@ -47,7 +48,8 @@ must_know(
 
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
 # What `State.replicas` was makes a difference to texts only, and of the times of restarts it matters whether the last
-# one was answered. No Join names its script, so `State.scripts` is empty.
+# one was answered. No Join names its script, so `State.scripts` is empty. In the composed model no process lives
+# through changes: `State.live` is empty, and `State.restart_round` makes no difference.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:

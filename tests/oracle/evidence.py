@@ -93,6 +93,8 @@ class Step:
         may_join = (PodState.PENDING, PodState.RUNNING)
         ask = [worker for worker in self.kept if worker.pod in may_join and worker.asks(RequestType.JOIN)]
         asked = [(worker, worker.request) for worker in ask if worker.request is not None]
+        old = self.after.restart_round  # no process from before that round lives on into it
+        asked = [(one, said) for one, said in asked if not (said.live and said.after < old)]
         return [(one, said.after) for one, said in asked if said.stage == self.after.stage]
 
     def have_places(self, state: State) -> list[Worker]:
@@ -194,8 +196,8 @@ class Step:
         match worker.request:
             case Request(type=RequestType.LEAVE | RequestType.FINISH):
                 return False
-            case Request(type=RequestType.JOIN, after=after, stage=stage) if after >= before.round - 1:
-                if stage >= before.stage:
+            case Request(type=RequestType.JOIN, after=after, stage=stage, live=live) if after >= before.round - 1:
+                if stage >= before.stage and not (live and after < before.restart_round):
                     return False
         return worker.member in before.participants and self.lived_on(worker)
 
@@ -330,6 +332,18 @@ class Step:
             case Request(type=RequestType.FINISH, round=held) if held >= self.after.round - 1:
                 return not self._succeeds(worker.request)
         return worker.request is None
+
+    def hung(self, member: Member) -> bool:
+        """Whether the round ends because its training hangs, as the operator says of this member."""
+        worker = self.current(self.after).get(member.index)
+        if worker is None or worker.member != member or not worker.hung:
+            return False
+        match worker.request:
+            case Request(type=RequestType.JOIN, after=after):
+                return after < self.before.round
+            case Request(type=RequestType.FINISH | RequestType.CLOSE):
+                return True
+        return False
 
     def _succeeds(self, request: Request) -> bool:
         """Whether a success is one of the stage that the step begins in, or of a later one."""

@@ -13,6 +13,12 @@ from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from oracle.evidence import Step
 from oracle.history import history_violations, newly_formed
+from oracle.live import (
+    live_members_are_known,
+    new_processes_where_they_are_needed,
+    newcomers_of_live_jobs_are_let_in,
+    nobody_waits_where_all_live,
+)
 from oracle.pings import ack_limit_begins_with_an_ack, only_suspects_are_pinged
 from oracle.ranks import neighbours_are_near
 from oracle.stages import between_stages, finished_in_success, stages_follow_each_other
@@ -142,12 +148,17 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def plans_hold_while_all_live(step: Step) -> Iterator[str]:
-    """The end of a round is planned exactly when newcomers or workers told to leave are its only cause, until a member
-    stops in another way than it was told to."""
+    """The end of a round is planned exactly when newcomers or workers told to leave are its only cause, and the
+    training does not live through it in a member that stays, until a member stops in another way than it was told
+    to."""
     before, after = step.before, step.after
     if after.phase is not FORMING:
         return
-    planned = step.breaks.keys() <= set(after.leaving) if before.phase is FORMED else before.planned
+    planned = before.planned
+    if before.phase is FORMED:
+        stay = {member for member in before.participants if member.index not in after.done} - set(after.leaving)
+        goes_on = stay and len(after.live) == len(before.participants) and after.restart_round < after.round
+        planned = step.breaks.keys() <= set(after.leaving) and not goes_on
     planned = planned and after.stage == before.stage
     if after.planned and not planned:
         yield f"the end of round {after.round - 1} is called planned, and was not"
@@ -352,4 +363,8 @@ STEP = (
     ack_limit_begins_with_an_ack,
     room_is_kept,
     ends_for_a_cause,
+    live_members_are_known,
+    nobody_waits_where_all_live,
+    newcomers_of_live_jobs_are_let_in,
+    new_processes_where_they_are_needed,
 )

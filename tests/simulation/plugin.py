@@ -33,11 +33,18 @@ async def open_connection(host: str, port: int) -> tuple[Reader, Writer]:
 
 
 class VirtualCalls(Calls):
-    """As `SidecarClient`: its methods are to be awaited. `told` hears of each call that ended."""
+    """As `SidecarClient`: its methods are to be awaited. `told` hears of each call that ended. `live`: the processes
+    live on into the round that is joined."""
+
+    live = False
 
     def __init__(self, address: Address, trainer: str, patience: float, told: Told = lambda *_: None) -> None:
         super().__init__(trainer, patience)
         self._address, self._told = address, told
+
+    def join(self, *asked: Any, **_: Any) -> Any:
+        after, cause, timeout, still_waiting, limits, detail, exit_code = asked[:7]
+        return super().join(after, cause, timeout, still_waiting, limits, detail, exit_code, live=self.live)
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()

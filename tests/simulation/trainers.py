@@ -17,6 +17,7 @@ from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
+    NewProcesses,
     NoTrainer,
     RoundBroken,
     SidecarError,
@@ -25,7 +26,7 @@ from elasticjob_torch.sidecar.errors import (
     Superseded,
 )
 from elasticjob_torch.sidecar.events import EventStream
-from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
+from elasticjob_torch.wire import LEFT_EXIT_CODE, LeaveCause, Round
 from simulation.containers import KILLED, Sandbox
 from simulation.loop import PROCESS
 from simulation.pipes import LOOPBACK, Internet
@@ -162,7 +163,7 @@ class Agent:
         address = self.settings.address
         events = self.events = AgentStream(address, self.trainer, *self._place)
         events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
-        calls = VirtualCalls(address, self.trainer, self.settings.sidecar_timeout, self._told)
+        calls = self.calls = VirtualCalls(address, self.trainer, self.settings.sidecar_timeout, self._told)
         machine = self.machine = VirtualAgent(self.settings, calls, events, self.loop.time, asyncio.sleep)
         try:
             await machine.go(machine.opening())
@@ -185,18 +186,23 @@ class Agent:
 
     async def _work(self) -> int:
         """As torch's agent runs: its exit code."""
-        failure = ""
+        failure, ready = "", await self._is_ready_first()
         while True:
-            handed = await self._next_rendezvous(failure)
-            workers = Workers(self, handed)
+            handed, ready = await self._joined(failure, ready)
+            workers = Workers(self, handed, ready=ready)
             try:
                 verdict = await self._monitor(workers)
+                while verdict == "changed" and await self._lives_on(workers):
+                    handed, verdict = workers.handed, await self._monitor(workers)
                 if verdict == "succeeded":
                     await self._exit_barrier(handed)
                     return 0
                 failure = "local rank 0, exit code 1" if verdict == "failed" else ""
             finally:
                 workers.stop()
+            if ready := bool(failure) and workers.lives and await self._mends(failure):
+                failure = ""
+                continue
             await asyncio.sleep(self.dice.uniform(0, 1.5))  # until its processes have ended
 
     async def _monitor(self, workers: "Workers") -> str:
@@ -210,6 +216,56 @@ class Agent:
             if not self.stopped:
                 round = workers.handed.number
                 self.views.trains_on(self.job, round, self.process.woken_at, self.loop.time(), self.name)
+
+    # --- training that lives through changes of the group
+
+    async def _is_ready_first(self) -> bool:
+        """Whether a newcomer has started its processes before it joins, as it does where all live."""
+        view = self.machine.view
+        if view is None or not view.live or self.dice.random() >= self.pod.plan.live:
+            return False
+        await asyncio.sleep(self.dice.uniform(0.5, 3))
+        return True
+
+    async def _joined(self, failure: str, ready: bool) -> tuple[Round, bool]:
+        """The next round, and whether the processes that are ready live on in it."""
+        if ready:
+            try:
+                self.calls.live = True
+                return await self._next_rendezvous(failure), True
+            except NewProcesses as error:
+                self.pod.say(f"{self.name} needs new processes", str(error))
+            finally:
+                self.calls.live = False
+        return await self._next_rendezvous(failure), False
+
+    async def _lives_on(self, workers: "Workers") -> bool:
+        """Join the next round with the processes as they are; False if they have to be new."""
+        view = self.machine.view
+        if not workers.lives or view is None or view.restart or view.leaving or self.events.superseded:
+            return False
+        try:
+            self.calls.live = True
+            handed = await self._next_rendezvous("")
+        except NewProcesses as error:
+            self.views.starts_anew(self.job, self.name, str(error))
+            return False
+        finally:
+            self.calls.live = False
+        self.views.lives_on(self.job, self.name, handed.number)
+        workers.moved(handed)
+        return True
+
+    async def _mends(self, failure: str) -> bool:
+        """Leave until another process is ready, in a job that goes on meanwhile."""
+        view = self.machine.view
+        if view is None or not view.live or self.stopped:
+            return False
+        with suppress(SidecarError):
+            await self.calls.leave(LeaveCause.WORKER_FAILED, 5.0, exit_code=1, detail=failure)
+        self.machine.excuse()
+        await asyncio.sleep(self.dice.uniform(0.5, 4))
+        return True
 
     # --- as the handler
 
@@ -243,6 +299,8 @@ class Agent:
             raise Exit(LEFT_EXIT_CODE, error) from None
         except Closed as error:
             raise Exit(LEFT_EXIT_CODE if error.outcome == "Complete" else 1, error) from None
+        except NewProcesses:
+            raise
         except (CannotRunHere, SidecarUnavailable, SidecarError) as error:
             raise Exit(1, error) from None
         return handed

@@ -15,6 +15,7 @@ from simulation.store import Change, Object
 
 CALL_MARGIN_SECONDS = 7.0  # a connection and a pause more than its deadlines name
 TOLD_SECONDS = 100.0  # of a calm world: until a round's end is known to each member's agent
+ANEW = ("TrainingHung", "Restarted")  # causes for which processes have to be new
 GONE_SECONDS = 2.0  # until a sidecar knows that its trainer was killed
 
 
@@ -31,6 +32,7 @@ class Views:
         self._over: dict[tuple[str, int], float] = {}  # since when a round is over
         self._finished: set[tuple[str, int]] = set()  # names of records, and the rounds of which they said Finish
         self._stages: dict[tuple[str, int], int] = {}  # by the job's uid and the round: of which stage it is
+        self._anew: dict[str, int] = {}  # by the job's uid: the last round that was opened for new processes
 
     def see(self, change: Change, now: float) -> None:
         if change.plural == "elasticworkers" and change.new is not None:
@@ -61,6 +63,9 @@ class Views:
             self._stages.setdefault((uid, round), agreed.get("stage", 1))
         elif phase == "Forming":
             self._over.setdefault((uid, round - 1), now)
+        self._anew[uid] = agreed.get("restartRound", 0)
+        if phase == "Forming" and round == self._anew[uid] and agreed["cause"] not in ANEW:
+            self.complain(f"round {round} was opened for new processes, and ended for {agreed['cause']}")
 
     def handed(self, job: str, who: str, me: Member, round: Round) -> None:
         """An agent was told of its round."""
@@ -77,6 +82,16 @@ class Views:
         other = self._held[job, round.number].setdefault(round.rank, who)
         if other != who:
             self.complain(f"{what}, which {other} has")
+
+    def lives_on(self, job: str, who: str, round: int) -> None:
+        """An agent was handed a round for the processes that it has."""
+        if round == self._anew.get(job):
+            self.complain(f"{who} was handed round {round} for the processes that it has, and it needs new ones")
+
+    def starts_anew(self, job: str, who: str, why: str) -> None:
+        """An agent that would go on with the processes that it has is to start new ones."""
+        if not self._anew.get(job):
+            self.complain(f"{who} has to start new processes, and nothing has asked for that: {why}")
 
     def ended(self, call: Call[Any], began: float, now: float, process: Process, who: str) -> None:
         """A call of the plug-in's has ended; its process may have been frozen meanwhile."""

@@ -2,6 +2,7 @@
 """Lives of one small job whose workers have trouble all the time, to try the sidecars and the plug-in most."""
 
 import asyncio
+from random import Random
 
 from elasticjob.api import API_VERSION
 from simulation import faults, people
@@ -53,7 +54,10 @@ class WorkerLife(WholeLife):
             uploads=dice.choice((0.0, 0.0, 10.0)),
             upload_fails=dice.choice((0.0, 0.2)),
         )
-        plan.stages = 1 if plan.closes else dice.choice((1, 1, 2))  # what is closed has no next one
+        # what is closed has no next stage, and no next round to live through
+        plan.stages = 1 if plan.closes else dice.choice((1, 1, 2))
+        if not plan.closes:  # by dice of its own, as the lives of other seeds are to stay as they are
+            plan.live = Random(f"{world.seed} live").choice((0.0, 0.0, 0.5, 1.0))
         world.say(people.WHO, f"submits {NAME}", str(plan))
         people.ask(world, "POST", people.path_of("elasticjobs"), _job(dice.choice((1, 2, 2, 3)), self.spares))
         seconds, pace = dice.choice((15.0, 40.0, 80.0)), dice.choice((2.0, 6.0))

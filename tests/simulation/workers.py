@@ -17,6 +17,7 @@ from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_
 if TYPE_CHECKING:
     from simulation.trainers import Agent
 
+BROKEN = (OSError, EOFError)  # what collectives and the store raise when a round is over
 STEP_SECONDS = 1.0
 STUCK_SECONDS = 300.0  # until processes that wait for others fail
 
@@ -41,15 +42,15 @@ class Group:
 
 
 class Workers:
-    """The processes that an agent starts for a round: they reach the store, train with the others, and tell."""
+    """The processes that an agent starts for a round: they reach the store, train with the others, and tell. With
+    `lives` they go on in a later round that they are `moved` to. `ready`: they were started before the round."""
 
-    def __init__(self, agent: "Agent", handed: Round) -> None:
+    def __init__(self, agent: "Agent", handed: Round, *, ready: bool = False) -> None:
         self.agent, self.handed, self.state = agent, handed, "healthy"
         self._pod, self._dice, plan = agent.pod, agent.dice, agent.pod.plan
-        groups = agent.facts.setdefault("groups", {})
-        self._trained = f"trained in stage {handed.stage}"
-        left = None if plan.seconds is None else max(0.5, plan.seconds - agent.facts.get(self._trained, 0.0))
-        self.group = groups.setdefault(handed.number, Group(handed.world_size, left))
+        self._moves, self._ready = asyncio.Event(), ready
+        self.lives = ready or (plan.live > 0 and agent.dice.random() < plan.live)
+        self.group = self._group_of(handed)
         self._began = 0.0
         self._stream: WatchStream | None = None
         self._failing = plan.doomed or agent.dice.random() < plan.fails
@@ -57,17 +58,35 @@ class Workers:
         self._closing = agent.dice.random() < plan.closes
         self._saves = agent.dice.random() < plan.saves
         self._reports = agent.dice.choice((0.0, 0.0, 0.4, 3.0))  # seconds between two reports, 0 for none
+        self._fails_itself = False
         self._task = asyncio.create_task(self._run())
+
+    def _group_of(self, handed: Round) -> Group:
+        agent, plan = self.agent, self.agent.pod.plan
+        self._trained = f"trained in stage {handed.stage}"
+        left = None if plan.seconds is None else max(0.5, plan.seconds - agent.facts.get(self._trained, 0.0))
+        groups: dict[int, Group] = agent.facts.setdefault("groups", {})
+        return groups.setdefault(handed.number, Group(handed.world_size, left))
+
+    def moved(self, handed: Round) -> None:
+        """They go on in another round, with what they know."""
+        self._leave_group()
+        self.handed, self.group = handed, self._group_of(handed)
+        self._moves.set()
 
     def stop(self) -> None:
         """They are ended by the agent, or have ended; the others notice."""
-        agent = self.agent
         self._task.cancel()
         if self._stream is not None:
             self._stream.stop()
+        self._leave_group()
+
+    def _leave_group(self) -> None:
+        agent = self.agent
         if self._began and self.state == "healthy" and self.group.left is not None and self.handed.rank == 0:
             trained = 0.7 * (agent.loop.time() - self._began)
             agent.facts[self._trained] = agent.facts.get(self._trained, 0.0) + trained
+        self._began = 0.0
         if self.state != "succeeded":
             self.group.broken.set()
 
@@ -81,8 +100,22 @@ class Workers:
             self.group.broken.set()
 
     async def _train(self) -> None:
+        if not self._ready:
+            await asyncio.sleep(self._dice.uniform(0.1, 2))  # imports
+        while True:
+            try:
+                await self._train_in_round()
+                return
+            except BROKEN as error:
+                if not self.lives or self._fails_itself:
+                    raise
+                self._pod.say(f"{self.agent.name}'s processes wait for another round", str(error))
+            async with asyncio.timeout(STUCK_SECONDS):
+                await self._moves.wait()
+
+    async def _train_in_round(self) -> None:
+        self._moves.clear()
         agent, dice = self.agent, self._dice
-        await asyncio.sleep(dice.uniform(0.1, 2))  # imports
         reader, writer = await self._connect()
         try:
             self.group.come()
@@ -91,7 +124,10 @@ class Workers:
                 await line_of(reader)
                 await self._while_whole(self.group.all_here.wait())
             self._began = agent.loop.time()
-            if self._saves or self._reports:
+            if self.lives:
+                with suppress(SidecarError):
+                    await agent.calls.tell_live(self.handed.number)
+            if (self._saves or self._reports) and self._stream is None:
                 self._open_stream()
             await self._while_whole(self._steps())
             await asyncio.sleep(dice.uniform(0, 0.5))
@@ -114,14 +150,17 @@ class Workers:
             await asyncio.sleep(0.5)
 
     async def _while_whole(self, work: Any) -> None:
-        """As collectives go: when one member is gone, the others fail soon, or hang until they are stopped."""
+        """As collectives go: when one member is gone, the others fail soon, or hang until they are stopped or moved."""
         doing = asyncio.ensure_future(work)
         broken = asyncio.ensure_future(self.group.broken.wait())
+        moves = asyncio.ensure_future(self._moves.wait())
         try:
-            await asyncio.wait({doing, broken}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({doing, broken, moves}, return_when=asyncio.FIRST_COMPLETED)
             if doing.done():
                 doing.result()
                 return
+            if self.lives:
+                raise ConnectionResetError("the round is over")
             if self._dice.random() < 0.4:
                 await asyncio.sleep(self._dice.uniform(30, STUCK_SECONDS))
             await asyncio.sleep(self._dice.uniform(0.1, 3))
@@ -129,6 +168,7 @@ class Workers:
         finally:
             doing.cancel()
             broken.cancel()
+            moves.cancel()
 
     async def _steps(self) -> None:
         agent, dice = self.agent, self._dice
@@ -138,8 +178,10 @@ class Workers:
         step, late, saved = 0, False, 0
         while (now := agent.loop.time()) < ends:
             if self._failing and now >= fails:
+                self._fails_itself = True
                 raise ConnectionResetError("an exception in the script")
             if self._hanging and now >= fails:
+                self._fails_itself = True
                 await asyncio.sleep(dice.uniform(30, STUCK_SECONDS))
                 raise TimeoutError("a collective took too long")
             if self._closing and now >= fails:

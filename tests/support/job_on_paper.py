@@ -96,8 +96,13 @@ class JobOnPaper:
             self.start(index)
             self.join(index)
 
-    def leave(self, index: int, cause: str = Cause.AGENT_LOST) -> None:
-        self.change(index, request=Request(type=RequestType.LEAVE, cause=cause))
+    def leave(self, index: int, cause: str = Cause.AGENT_LOST, **more: Any) -> None:
+        self.change(index, request=Request(type=RequestType.LEAVE, cause=cause, **more))
+
+    def live(self, *indices: int) -> None:
+        """All their training processes have opted in to live through changes."""
+        for index in indices:
+            self.change(index, live_in=self.state.last_formed)
 
     def finish(self, *indices: int) -> None:
         """Torchrun and container have ended in success."""

@@ -237,6 +237,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "start": JobOnPaper.start,  # its pod runs, and a sidecar that is new in it has written its first record
     "join": JobOnPaper.join,
     "rejoin": JobOnPaper.rejoin,  # told that the round has ended
+    "live": JobOnPaper.live,  # its training processes live through changes
     "fail": lambda job, *which, **more: job.join(*which, cause=Cause.WORKER_FAILED, **more),
     "leave": JobOnPaper.leave,
     "finish": JobOnPaper.finish,  # torchrun and container end in success

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 
+    from elasticjob_torch.live.group import Group, elastic
     from elasticjob_torch.script.api import Current, current, report, wants_restart
 
-__all__ = ["creator", "Current", "current", "report", "wants_restart"]
+__all__ = ["creator", "Current", "current", "Group", "elastic", "report", "wants_restart"]
 
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
@@ -45,7 +46,10 @@ def __getattr__(name: str) -> Any:
     """Import the functions for scripts at their first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from elasticjob_torch.script import api as script
-
-    value = globals()[name] = getattr(script, name)
+    home: Any
+    if name in ("Group", "elastic"):
+        from elasticjob_torch.live import group as home
+    else:
+        from elasticjob_torch.script import api as home
+    value = globals()[name] = getattr(home, name)
     return value

@@ -23,7 +23,8 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from elasticjob_torch.agent.handler import BACKEND, create_handler
+from elasticjob_torch.agent.handler import create_handler
+from elasticjob_torch.agent.joined import BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

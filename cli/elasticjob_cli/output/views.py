@@ -130,6 +130,8 @@ def _headline(look: Look) -> Text:
     words = f"  round {look.round} {str(agreed.phase).lower()}"
     size = len(agreed.participants) if look.trains or look.has_ended else len(look.joined)
     words += f", {size} of {plural(spec.replicas, 'worker')} (at least {spec.min_replicas})"
+    if agreed.live:
+        words += f", {len(agreed.live)} of them live through changes"
     if agreed.stage > 1:
         words += f", stage {agreed.stage}"
     if spec.spare_replicas:

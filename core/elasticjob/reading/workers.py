@@ -43,6 +43,7 @@ def worker_of(
         invalid=reading.problem,
         suspects=tuple(said.status.suspects) if said else (),
         ack=said.status.ack or 0 if said else 0,
+        live_in=said.status.live or 0 if said else 0,
         disrupted=disrupted is not None,
         rejected=pod.was_rejected and not disrupted,
         unready=pod.is_unheard_of,
@@ -59,6 +60,7 @@ def _request(said: WorkerRequest, node: str) -> Request:
         script=plain(said.script or "", WORD_LENGTH),
         cause=said.cause or "",
         detail=_failure(said, node),
+        live=bool(said.live),
         last_call=said.last_call_seconds,
         worker_lost=said.worker_lost_seconds,
     )

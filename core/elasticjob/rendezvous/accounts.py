@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from elasticjob.rendezvous.live import comes_back
 from elasticjob.rendezvous.losses import Lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, State, Worker
 from elasticjob.rendezvous.roster import current
@@ -89,10 +90,11 @@ def _said(state: State, worker: Worker) -> tuple[str, str] | None:
     request, name = worker.request, f"worker {worker.index}"
     if request is None:
         return None
-    if request.type is RequestType.LEAVE and request.cause in COUNTED_CAUSES and worker.detail:
-        return request.cause, f"{name} left: {request.cause} ({worker.detail})"
-    if request.type is not RequestType.JOIN or request.after < state.last_formed:
-        return None
+    if not comes_back(worker):
+        if request.type is RequestType.LEAVE and request.cause in COUNTED_CAUSES and worker.detail:
+            return request.cause, f"{name} left: {request.cause} ({worker.detail})"
+        if request.type is not RequestType.JOIN or request.after < state.last_formed:
+            return None
     if request.detail:
         return RoundCause.WORKER_FAILED, f"{name}'s processes failed ({request.detail})"
     if request.cause == Cause.STARTED and worker.detail:

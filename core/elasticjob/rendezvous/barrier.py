@@ -6,6 +6,9 @@
 - the last call has expired. It begins when the minimum has joined. Running members of the last round that have not left
   are awaited longer, until they join or are lost: they may still be stopping their processes.
 
+There is no last call where the processes of all workers that have joined live on: newcomers get another round as soon
+as they are ready. Only a failure that a loss may still explain is waited for, as it counts when the round forms.
+
 Where only some sizes are allowed, the round has the largest of them that the joined workers can fill. The others wait;
 of the members, those on draining nodes wait first.
 
@@ -26,7 +29,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import never_joined
+from elasticjob.rendezvous.live import trains_on
+from elasticjob.rendezvous.losses import may_be_explained, never_joined
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word
@@ -56,13 +60,20 @@ def judge(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], n
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    late = now - since >= last_call(spec, roster.joined)
+    late = _goes_on(spec, state, roster, workers, now) or now - since >= last_call(spec, roster.joined)
     arrived = roster.all_arrived or (late and not awaits_members(state, roster))
     if arrived and not _saves(state, workers):
         size = largest_size(spec, state, len(roster.joined))
         stayers_first = sorted(roster.joined, key=lambda worker: worker.draining)
         return Verdict(members=in_rank_order(spec, state, stayers_first[:size]))
     return Verdict(min_reached=since)
+
+
+def _goes_on(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], now: float) -> bool:
+    """Whether nobody is waited for, as the training lives through the change. A failure that may still be explained is
+    waited for: it counts when the round forms."""
+    judged = not state.failure or not may_be_explained(spec, state, workers, now)
+    return judged and trains_on(state, roster.joined)
 
 
 def awaits_members(state: State, roster: Roster) -> bool:

@@ -14,6 +14,7 @@ from elasticjob.rendezvous import barrier, endings, failure_detector, policy, st
 from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.live import lives_on, opted_in
 from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_unnotified
 from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted, why_told
@@ -123,6 +124,13 @@ def _send_away(step: Step, roster: Roster) -> None:
     step.clock(leaving={member: since.get(member, step.now) for member in leaving})
 
 
+def note_live(step: Step) -> None:
+    """A member lives through changes once all its training processes have opted in, in the round that stands or in the
+    join by which it came into it (rule 24)."""
+    if step.state.phase is FORMED:
+        step.set(live=opted_in(step.state, step.current))
+
+
 def break_round(step: Step) -> None:
     """A formed round is broken when a member is lost, leaves or joins again, or when its training hangs (rules 5, 10
     and 15).
@@ -142,7 +150,10 @@ def break_round(step: Step) -> None:
     told = all(one.member in step.state.leaving for one in broken)
     cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
-    step.note_end(first, planned=told)
+    if any(one.cause == RoundCause.TRAINING_HUNG for one in broken):
+        step.set(restart_round=step.state.round)
+    step.note_end(first)
+    step.plan(told)
 
 
 def explain_failure(step: Step) -> None:
@@ -175,8 +186,8 @@ def name_cause(step: Step) -> None:
 
 
 def reopen_round(step: Step) -> None:
-    """A formed round is reopened for newcomers, once for all that are on their way together, and at once for a restart
-    that a user asks for (rule 3)."""
+    """A formed round is reopened for newcomers, once for all that are on their way together, and at once where all
+    members and newcomers live through changes, or for a restart that a user asks for (rule 3)."""
     state, now = step.state, step.now
     if state.phase is not FORMED:
         return
@@ -193,12 +204,15 @@ def reopen_round(step: Step) -> None:
     step.clock(newcomer=since)
     coming = [worker for worker in roster.awaited if worker.member not in state.participants]
     arrived = not roster.missing and all(worker.pod in STUCK for worker in coming)
-    if not (restarts or arrived) and now - since < last_call(step.spec, newcomers):
+    at_once = restarts or arrived or (state.all_live and all(map(lives_on, newcomers)))
+    if not at_once and now - since < last_call(step.spec, newcomers):
         return
     why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, replaced)
     step.open_round(ROUND_REOPENED, *why)
-    step.set(planned=True)
+    if restarts:
+        step.set(restart_round=step.state.round)
     _send_away(step, _reopened(step, step.state))  # members that make room learn at once that they are to leave
+    step.plan(True)
 
 
 def _would_take_over(step: Step) -> tuple[Worker, ...]:
@@ -273,8 +287,10 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     step.formed_after = step.now - state.clocks.opened
     message = f"round {state.round} formed with {counted(len(members))} in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)
-    step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
-    step.set(restarted_at=step.spec.restarted_at or state.restarted_at)
+    live = tuple(sorted(worker.index for worker in members if lives_on(worker)))
+    step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address, live=live)
+    if all(member not in participants or member.index not in live for member in state.participants):
+        step.set(restarted_at=step.spec.restarted_at or state.restarted_at)  # else another round follows for it
     step.set(scripts=stages.with_script(state, members))
     step.clock(formed=step.now, newcomer=None)
 
@@ -329,6 +345,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     endings.fail_overdue,
     send_away_surplus,
     endings.close_on_request,
+    note_live,
     break_round,
     explain_failure,
     name_cause,

@@ -136,7 +136,7 @@ def _next_stage(step: Step, first: Worker) -> None:
         why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"
         step.open_round(STAGE_FINISHED, RoundCause.NEXT_STAGE, why)
     known = step.state.scripts
-    step.set(stage=stage, finishing=(), planned=False, scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
+    step.set(stage=stage, finishing=(), planned=False, live=(), scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
 
 
 def fail_overdue(step: Step) -> None:

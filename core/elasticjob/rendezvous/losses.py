@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.failure_detector import lived_on, unacked_for
+from elasticjob.rendezvous.live import comes_back
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import (
     ENDED,
@@ -178,11 +179,13 @@ def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: f
     """While a round forms: whether a member of the last one that has not joined again may still turn out to be lost.
 
     A member may have left because its pod was ended, which is seen separately, some seconds later. One that is still
-    stopping its processes is pinged by then, and is known to live once it has acked.
+    stopping its processes is pinged by then, and is known to live once it has acked. One that has left until its new
+    processes are ready is known to live.
     """
     present = current(state, workers)
     members = (present.get(member.index) for member in state.participants if member.index not in state.done)
-    away = [one for one in members if one and one.member in state.participants and not has_joined(state, one)]
+    there = [one for one in members if one and one.member in state.participants]
+    away = [one for one in there if not (has_joined(state, one) or comes_back(one))]
     if away and now - state.clocks.opened < spec.worker_lost:
         return True
     stopping = (one for one in away if is_stopping(state, one))
@@ -251,13 +254,14 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if request is None:
         return Break(member, RoundCause.RECORD_REPLACED, f"{name}'s record was made anew", False)
     counted = request.cause in COUNTED_CAUSES
-    if request.type is RequestType.LEAVE:
+    returns = comes_back(worker)
+    if request.type is RequestType.LEAVE and not returns:
         detail = f" ({worker.detail})" if worker.detail and counted else ""
         return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
     # the trainer was restarted, and its new join replaced its leave before that was read
     if began_anew(state, request, state.round):
         return _started_again(member, worker)
-    if request.type is not RequestType.JOIN or request.after < state.round:
+    if not returns and (request.type is not RequestType.JOIN or request.after < state.round):
         hangs = worker.hung and state.phase is RendezvousPhase.FORMED
         return Break(member, RoundCause.TRAINING_HUNG, worker.hung, True) if hangs else None
     if request.cause == Cause.WORKER_FAILED:

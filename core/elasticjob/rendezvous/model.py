@@ -64,7 +64,8 @@ class Request:
 
     `stage`: the stage of its torchrun, which is one more than the torchruns that ended in success in its container
     before. `script`: the script of a Join's torchrun. `last_call`, `worker_lost`: limits in seconds that a Join may set
-    in place of the spec's. `detail`: the previous failure, for people.
+    in place of the spec's. `detail`: the previous failure, for people. `live`: all training processes of a Join's
+    worker run, and live on into the next round.
     """
 
     type: RequestType
@@ -74,6 +75,7 @@ class Request:
     script: str = ""
     cause: str = ""
     detail: str = ""
+    live: bool = False
     last_call: float | None = None
     worker_lost: float | None = None
 
@@ -113,8 +115,9 @@ class Worker:
 
     `hung`: how the training hangs, if the round is to be restarted because of this member. `cut_off`: the link between
     it and rank 0 has been broken for long, though both live. `suspects`: members whose links to it are silent. `ack`:
-    the number of the last ping that it acked, 0 before the first. `topology`: with `rank_order`, its node's values of
-    those labels, empty where unknown, and then the node's name.
+    the number of the last ping that it acked, 0 before the first. `live_in`: the last round in which all its training
+    processes have opted in to live through changes, 0 before the first. `topology`: with `rank_order`, its node's
+    values of those labels, empty where unknown, and then the node's name.
     """
 
     index: int
@@ -137,6 +140,7 @@ class Worker:
     unready: bool = False
     hung: str = ""
     cut_off: bool = False
+    live_in: int = 0
     matched: Matched | None = None
     topology: tuple[str, ...] = ()
     member: Member | None = field(init=False, compare=False, repr=False)  # cached: a step reads it about twenty times
@@ -233,8 +237,12 @@ class State:
     `waiting`: how many workers have joined and have a place, without being members. `spares`: how many have joined and
     have none.
 
-    `planned`: the user's change ended the last round while all its members lived, so the training may save before it
+    `planned`: the user's change ended the last round while all its members ran, so the training may save before it
     stops. Once a member is lost, the others must stop too: they would wait for it.
+
+    `live`: the indices of the members of the last formed round whose training processes live through changes, in
+    ascending order. `restart_round`: the last round that was opened for new processes: a process of an earlier round
+    does not live on into it. 0 before the first.
 
     `ping`: the number of the last ping. `pinged`: the members it went to.
 
@@ -264,6 +272,8 @@ class State:
     matched: Matched | None = None
     replaced: tuple[Member, ...] = ()
     planned: bool = False
+    live: tuple[int, ...] = ()
+    restart_round: int = 0
     waiting: int = 0
     spares: int = 0
     ping: int = 0
@@ -280,6 +290,11 @@ class State:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "done", frozenset(member.index for member in (*self.finished, *self.finishing)))
+
+    @property
+    def all_live(self) -> bool:
+        """Whether the training processes of all members of the last formed round live through changes."""
+        return 0 < len(self.live) == len(self.participants)
 
     @property
     def last_formed(self) -> int:

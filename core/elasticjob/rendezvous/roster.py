@@ -105,7 +105,8 @@ def lacks_last_word(state: State, worker: Worker) -> bool:
 
 
 def has_joined(state: State, worker: Worker) -> bool:
-    """Whether the worker's join is for the round after the last formed one: no round was formed since."""
+    """Whether the worker's join is for the round after the last formed one: no round was formed since. A join of
+    processes that live on is for no round that needs new ones: another follows it."""
     request = worker.request
     return (
         request is not None
@@ -113,6 +114,7 @@ def has_joined(state: State, worker: Worker) -> bool:
         and request.after >= state.last_formed
         and request.stage == state.stage
         and worker.pod not in OUT
+        and not (request.live and request.after < state.restart_round)
     )
 
 

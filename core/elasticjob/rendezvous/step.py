@@ -9,6 +9,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
 from elasticjob.rendezvous.failure_detector import able, moments
 from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.live import goes_on
 from elasticjob.rendezvous.losses import Break, Lost
 from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, current, has_joined, roster_of
@@ -111,10 +112,14 @@ class Step:
         self.clock(failures={**known, index: failures})
         return failures
 
-    def note_end(self, first: Break, *, planned: bool) -> None:
+    def plan(self, planned: bool) -> None:
+        """Record whether the end of the round was planned: then scripts save, unless the training lives through it."""
+        self.set(planned=planned and not goes_on(self.state))
+
+    def note_end(self, first: Break) -> None:
         """Record that `first` ended the round. If it is a failure, it is judged later. A lost pod is already recorded,
         and for a hanging training no pod is known to be at fault."""
-        self.set(failure=first.why if first.counted else "", planned=planned)
+        self.set(failure=first.why if first.counted else "")
         index = first.member.index
         if first.counted and index not in self.lost and first.cause != RoundCause.TRAINING_HUNG:
             self.failed.append(Failed((index, self.state.replacements.get(index, 0)), judged=False))

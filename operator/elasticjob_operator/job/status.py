@@ -71,6 +71,8 @@ def status_of(report: Report) -> ElasticJobStatus:
             matched_rule=_matched_rule(state.matched),
             replaced=Members(state.replaced),
             planned=state.planned,
+            live=state.live,
+            restart_round=state.restart_round,
             stalled=stalled if stalled == state.round else 0,
             ping=Ping(number=state.ping, members=Members(state.pinged)),
             store=state.store,

@@ -119,6 +119,10 @@ class WorkerRecord:
         """The script has taken a step in a round. Rank 0's stands for the job, and is written within seconds."""
         self._say(stepped=round)
 
+    def live(self, round: int) -> None:
+        """All training processes have opted in, in a round, to live through changes. Written within seconds."""
+        self._say(live=round)
+
     def stall(self, stall: Stall | None) -> None:
         """How far this worker is in a round without steps, written within seconds. None is not urgent."""
         self._say(stall=stall)

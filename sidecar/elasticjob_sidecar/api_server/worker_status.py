@@ -33,6 +33,7 @@ class WorkerStatus:
     progress: Progress = Progress()
     connected: int | None = None  # rank 0: the last round in which all training processes have connected to the store
     stepped: int | None = None  # the last round in which its script has taken a step
+    live: int | None = None  # the last round in which all training processes have opted in to live through changes
     stall: Stall | None = None
     imports: str | None = None
     suspects: str = ""  # the members that this worker suspects
@@ -44,7 +45,7 @@ class WorkerStatus:
 
     def has_update(self, written: "WorkerStatus") -> bool:
         """Whether `written` lacks a change that must not wait for minutes. Of the reports only rank 0's is one."""
-        if self.handed != written.handed or self.imports != written.imports:
+        if (self.handed, self.imports, self.live) != (written.handed, written.imports, written.live):
             return True
         told = (self.progress, self.connected, self.stepped)
         reported = self.handed[1] == 0 and told != (written.progress, written.connected, written.stepped)
@@ -63,6 +64,7 @@ class WorkerStatus:
             "rank": self.handed[1],
             "connected": self.connected,
             "stepped": self.stepped,
+            "live": self.live,
             "step": progress.step,
             "total": progress.total,
             "metrics": forgotten | progress.metrics if progress.metrics else None,

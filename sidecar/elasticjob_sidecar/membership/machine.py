@@ -13,10 +13,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Answer, Handed, Limits, Torchrun, Waiter
+from elasticjob_sidecar.membership.model import (
+    NO_FAILURE,
+    NO_LIMITS,
+    UNKNOWN_TORCHRUN,
+    Answer,
+    Failure,
+    Handed,
+    Limits,
+    Torchrun,
+    Waiter,
+)
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Refused, other_script, superseded, trainer_lives
+from elasticjob_sidecar.membership.refusal import (
+    Refused,
+    last_formed_of,
+    new_processes,
+    other_script,
+    superseded,
+    trainer_lives,
+)
 from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
 from elasticjob_torch.wire import Code
 
@@ -46,6 +63,7 @@ class Membership:
     _stream: int = 0
     _waiter: Waiter | None = None
     _joined_after: int = 0
+    _live_in: int = 0  # the last round in which all training processes have opted in to live through changes
     _request: WorkerRequest | None = None
     _closing: bool = False
     _stopping: bool = False
@@ -93,14 +111,14 @@ class Membership:
         ticket: Any,
         now: float,
         limits: Limits = NO_LIMITS,
-        detail: str = "",
-        exit_code: int | None = None,
+        failure: Failure = NO_FAILURE,
+        live: bool = False,
     ) -> None:
-        """The trainer waits for a round after `after`, the last one that it was handed. `detail`: what failed.
-        `exit_code`: that of the failure."""
+        """The trainer waits for a round after `after`, the last one that it was handed. `live`: its processes run, and
+        live on into that round."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "a newer join of the same trainer took this one's place"))
-        self._waiter = Waiter(ticket, after, cause, now, limits, detail, exit_code)
+        self._waiter = Waiter(ticket, after, cause, now, limits, failure, live)
         self._timers["join"] = now + timeout
         self._settle(now)
 
@@ -124,13 +142,19 @@ class Membership:
         self._check(trainer)
         self._standing().check_round(round)
 
-    def leave(self, trainer: str, cause: Cause, exit_code: int | None = None) -> None:
-        """The trainer leaves the group. `exit_code`: that of an earlier failure."""
+    def lives(self, trainer: str, round: int) -> None:
+        """All training processes of `round` have opted in to live through changes. Raises Refused."""
+        self._check(trainer)
+        self._standing().check_round(round)
+        self._live_in = round
+
+    def leave(self, trainer: str, cause: Cause, failure: Failure = NO_FAILURE) -> None:
+        """The trainer leaves the group; it may join again. `failure`: an earlier one."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
         told_to = self._standing().leaving and not self._has_left()
         if told_to or self.mode in (Mode.JOINING, Mode.HANDED):
-            self._leave(Cause.TRAINER_LEFT, cause, exit_code)
+            self._leave(Cause.TRAINER_LEFT, cause, failure)
 
     def finish(self, trainer: str, round: int) -> None:
         """The trainer ended in success."""
@@ -185,8 +209,8 @@ class Membership:
         if self.handed is not None and self.handed.trainer == self.trainer:
             held = self.handed.round
         stream = self._stream if self.trainer else 0
-        stage = self._torchruns.stage
-        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port, stage)
+        stage, live = self._torchruns.stage, held == self._live_in > 0
+        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port, stage, live)
 
     # --- rules
 
@@ -203,15 +227,17 @@ class Membership:
         if (answer := self._final_answer(job, waiter)) is not None:
             self._answer(answer)
             return
-        last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
+        last_formed = last_formed_of(job)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            failure = (waiter.detail, waiter.exit_code)
-            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter.limits, *failure)
+            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter, waiter.failure)
         if self._formed_for_me():
             self._hand(job, now)
+        elif self._request is not None and bool(self._request.live) is not waiter.live:
+            after = max(last_formed, self._joined_after)
+            self._announce(Cause.RENEWED, after, waiter.cause, waiter, waiter.failure)
         elif last_formed > self._joined_after:
-            self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter.limits)
+            self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter)
 
     def _final_answer(self, job: RendezvousStatus, waiter: Waiter) -> Answer | None:
         """An answer that needs no new round."""
@@ -230,31 +256,24 @@ class Membership:
         if job.phase is CLOSED:
             outcome = job.outcome.value if job.outcome else ""
             return Refused(Code.CLOSED, job.reason or "the rendezvous is closed", outcome)
-        return None
+        return new_processes(job, waiter.after) if waiter.live else None
 
     def _formed_for_me(self) -> bool:
         """Whether the round that this worker joined for is formed with it."""
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(
-        self,
-        event: str,
-        after: int,
-        cause: Cause,
-        limits: Limits,
-        detail: str = "",
-        exit_code: int | None = None,
-    ) -> None:
+    def _announce(self, event: str, after: int, cause: Cause, waiter: Waiter, failure: Failure = NO_FAILURE) -> None:
         self._joined_after, self.store_port = after, None
         self._move(
             event,
             after=after,
             cause=cause,
-            detail=detail or None,
-            exit_code=exit_code,
-            last_call_seconds=limits.last_call,
-            worker_lost_seconds=limits.worker_lost,
+            detail=failure.detail or None,
+            live=waiter.live or None,
+            exit_code=failure.exit_code,
+            last_call_seconds=waiter.limits.last_call,
+            worker_lost_seconds=waiter.limits.worker_lost,
         )
         self._timers = {name: due for name, due in self._timers.items() if name == "join"}
 
@@ -270,15 +289,17 @@ class Membership:
             stage=self._torchruns.stage,
         )
         self.store_port = None
+        if self._waiter is not None and self._waiter.live:
+            self._live_in = job.round
         self._move(HANDED_OUT)
         self._answer(self.handed)
         if self._rank == 0:
             self._timers["store"] = now + self.store_ready_seconds
 
-    def _leave(self, event: Cause, cause: Cause | None = None, exit_code: int | None = None) -> None:
+    def _leave(self, event: Cause, cause: Cause | None = None, failure: Failure = NO_FAILURE) -> None:
         """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
-        self._move(event, cause=cause or event, exit_code=exit_code)
+        self._move(event, cause=cause or event, detail=failure.detail or None, exit_code=failure.exit_code)
         self._timers.clear()
 
     def _has_left(self) -> bool:

@@ -55,17 +55,28 @@ class Torchrun(NamedTuple):
 UNKNOWN_TORCHRUN = Torchrun()
 
 
+class Failure(NamedTuple):
+    """What failed in a trainer's processes, for people, and their exit code; empty if nothing has."""
+
+    detail: str = ""
+    exit_code: int | None = None
+
+
+NO_FAILURE = Failure()
+
+
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """An unanswered join of a trainer. `ticket`: whatever the caller needs to answer it."""
+    """An unanswered join of a trainer. `ticket`: whatever the caller needs to answer it. `live`: its processes run, and
+    live on into the next round."""
 
     ticket: Any
     after: int
     cause: Cause
     since: float
     limits: Limits = NO_LIMITS
-    detail: str = ""
-    exit_code: int | None = None
+    failure: Failure = NO_FAILURE
+    live: bool = False
 
 
 Answer: TypeAlias = Handed | Refused

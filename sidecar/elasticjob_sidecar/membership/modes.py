@@ -21,6 +21,9 @@ IDLE, JOINING, HANDED, FINISHED = Mode
 JOINED, HANDED_OUT, HAS_FINISHED = "Joined", "HandedOut", "HasFinished"
 
 
+RENEWED_WHEN = "a round was formed after the join, and without it; or the processes of a live join are new ones now"
+
+
 class Move(NamedTuple):
     """From any of `sources` to `target` by `event`; for a leave, its cause. `asks`: the record's request from then on,
     None for no change."""
@@ -34,7 +37,7 @@ class Move(NamedTuple):
 
 MOVES = (
     Move((IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"),
-    Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN, "a round was formed after the join, and without it"),
+    Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN, RENEWED_WHEN),
     Move((JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"),
     Move(
         (JOINING,),

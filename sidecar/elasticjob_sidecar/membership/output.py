@@ -16,7 +16,8 @@ class Standing(NamedTuple):
     `job`: the last status, None before the first. `stream`: the number of the trainer's open stream, 0 for none.
     `held`: the round that the attached trainer was last handed, possibly by an earlier incarnation of this sidecar, 0
     before the first. `handed`: the round that this incarnation last handed out, to any trainer. `store_port`: where
-    rank 0's agent serves that round's store. `stage`: the attached trainer's.
+    rank 0's agent serves that round's store. `stage`: the attached trainer's. `live`: the processes of the held round
+    live through changes of the group.
     """
 
     me: Member
@@ -27,6 +28,7 @@ class Standing(NamedTuple):
     handed: Handed | None
     store_port: int | None
     stage: int = 1
+    live: bool = False
 
     @property
     def leaving(self) -> bool:

@@ -3,7 +3,7 @@
 
 from enum import StrEnum
 
-from elasticjob.api import RendezvousStatus
+from elasticjob.api import RendezvousPhase, RendezvousStatus
 from elasticjob_torch.wire import Code
 
 
@@ -37,6 +37,24 @@ def other_script(job: RendezvousStatus, stage: int, script: str) -> Refused | No
         f"torchrun {stage} of this container runs {script}, and that of the others {known}: the containers of all "
         "workers must run the same scripts in the same order",
     )
+
+
+def last_formed_of(job: RendezvousStatus) -> int:
+    """The last formed round, 0 before the first."""
+    return job.round if job.phase is RendezvousPhase.FORMED else max(job.round - 1, 0)
+
+
+def needs_new_processes(job: RendezvousStatus, held: int) -> bool:
+    """Whether no process lives on from round `held`, 0 for a trainer that was in none, into the present one."""
+    return job.restart_round > (held or last_formed_of(job))
+
+
+def new_processes(job: RendezvousStatus, held: int) -> Refused | None:
+    """A refusal of a join whose processes are to live on and may not; None if they may."""
+    if not needs_new_processes(job, held):
+        return None
+    why = job.reason if job.round == job.restart_round else f"round {job.restart_round} was opened for new ones"
+    return Refused(Code.NEW_PROCESSES, f"the training processes of this worker have to be new: {why}")
 
 
 def trainer_lives(pid: int) -> Refused:

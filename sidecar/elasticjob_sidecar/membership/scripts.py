@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
-from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_sidecar.membership.refusal import Refused, needs_new_processes
 from elasticjob_torch import wire
 from elasticjob_torch.wire import Code
 
@@ -88,12 +88,13 @@ class Scripts:
 
 
 def planned_end(worker: Standing) -> int:
-    """The trainer's round, if its end was planned and all its members live; else 0."""
+    """The trainer's round, if its end was planned, all its members run, and its processes do not live through it;
+    else 0."""
     job, round = worker.job, worker.held
     forming = job is not None and job.phase is RendezvousPhase.FORMING and job.round == round + 1
     if job is None or not (forming and job.planned and worker.mode is Mode.HANDED):
         return 0
-    return round
+    return 0 if worker.live and not (worker.leaving or needs_new_processes(job, round)) else round
 
 
 def script_view_of(worker: Standing) -> wire.ScriptView | None:

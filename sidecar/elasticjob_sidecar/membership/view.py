@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trainer is told of the rendezvous on its events stream."""
 
-from elasticjob.api import RendezvousPhase
+from elasticjob.api import RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.membership.output import Standing
+from elasticjob_sidecar.membership.refusal import needs_new_processes
 from elasticjob_sidecar.membership.stalls import stalled_by
 from elasticjob_torch import wire
 
@@ -18,11 +19,17 @@ def has_changed(worker: Standing) -> bool:
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 
+def _all_live(job: RendezvousStatus) -> bool:
+    """Whether all members of the last formed round live through changes."""
+    return len(job.live) == len(job.participants) > 0
+
+
 def view_of(worker: Standing) -> wire.View | None:
     """The view, None before the job was seen. `handed`: the round that `changed` is about."""
     job = worker.job
     if job is None:
         return None
+    restart = needs_new_processes(job, worker.held)
     return wire.View(
         round=job.round,
         phase=wire.Phase(job.phase),
@@ -33,6 +40,8 @@ def view_of(worker: Standing) -> wire.View | None:
         stalled=stalled_by(worker),
         succeeded=worker.succeeded,
         leaving=worker.leaving,
+        live=_all_live(job) and not restart,
+        restart=restart,
         closed=job.phase is RendezvousPhase.CLOSED,
         outcome=job.outcome.value if job.outcome else "",
         reason=job.reason,

@@ -18,7 +18,7 @@ from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.membership.model import Limits, Torchrun
+from elasticjob_sidecar.membership.model import Failure, Limits, Torchrun
 from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.membership.scripts import script_view_of
 from elasticjob_sidecar.membership.view import view_of
@@ -56,6 +56,7 @@ class TrainerApi:
             wire.FINISH: self.finish,
             wire.LEAVE: self.leave,
             wire.CLOSE: self.close,
+            wire.LIVE: self.live,
             wire.IMPORTS: self.imports,
             wire.PROCESSES: self.processes,
             wire.WATCH: self.watch,
@@ -125,9 +126,8 @@ class TrainerApi:
         asked = await _body(wire.Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
-        detail = plain(asked.detail or "", wire.DETAIL_LENGTH)
-        failure = (detail, asked.exit_code)
-        handed = await self._driver.join(asked.trainer, asked.after, Cause(asked.cause), timeout, limits, *failure)
+        cause, failure = Cause(asked.cause), _failure(asked)
+        handed = await self._driver.join(asked.trainer, asked.after, cause, timeout, limits, failure, asked.live)
         answer = wire.Round(
             number=handed.round,
             rank=handed.rank,
@@ -158,7 +158,7 @@ class TrainerApi:
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(wire.Leave, request)
-        await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout, asked.exit_code)
+        await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout, _failure(asked))
         return web.Response(status=204)
 
     async def finish(self, request: web.Request) -> web.Response:
@@ -169,6 +169,11 @@ class TrainerApi:
     async def close(self, request: web.Request) -> web.Response:
         asked = await _body(wire.Close, request)
         await self._driver.close(asked.trainer, asked.timeout)
+        return web.Response(status=204)
+
+    async def live(self, request: web.Request) -> web.Response:
+        asked = await _body(wire.Live, request)
+        self._driver.lives(asked.trainer, asked.round)
         return web.Response(status=204)
 
     async def imports(self, request: web.Request) -> web.Response:
@@ -185,6 +190,10 @@ class TrainerApi:
         asked = await _body(wire.Report, request)
         self._driver.report(Progress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
         return web.Response(status=204)
+
+
+def _failure(asked: wire.Join | wire.Leave) -> Failure:
+    return Failure(plain(asked.detail or "", wire.DETAIL_LENGTH), asked.exit_code)
 
 
 async def _body(message: type[M], request: web.Request) -> M:

@@ -100,6 +100,12 @@ def test_a_change_of_the_stage_is_a_round_that_counts_as_no_failure() -> None:
     assert report(seen, {})["stage"] == 2
 
 
+def test_how_many_members_live_through_changes_is_told_where_any_does() -> None:
+    seen = formed([0, 1, 2], rendezvous={"live": "0-1"})
+    assert "3 workers (at least 1), 2 of them live through changes, restarts" in plain(status_view(seen, {}))
+    assert "live through" not in plain(status_view(formed([0, 1]), {}))
+
+
 @pytest.mark.parametrize(
     ("active", "told", "seconds"),
     [

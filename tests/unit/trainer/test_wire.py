@@ -64,15 +64,17 @@ def test_each_message_of_the_calls_says_what_its_fields_mean(message: type[wire.
 
 def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     """Every call, made by the plug-in's own code, is one that the sidecar's models take."""
-    sidecar.answers["POST /v1/rendezvous"] = [handed(3)]
+    sidecar.answers["POST /v1/rendezvous"] = [handed(3), handed(4)]
     sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
     client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.view()
     limits = {"last_call": 5, "worker_lost": 20}
     client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits=limits, detail="a", exit_code=1)
+    client.join(3, wire.JoinCause.MEMBERSHIP_CHANGED, 60, live=True)
+    client.tell_live(3)
     client.post_store(3, 40001)
     client.await_store(3, 20)
-    client.leave(wire.LeaveCause.TRAINER_LEFT, 5, exit_code=42)
+    client.leave(wire.LeaveCause.WORKER_FAILED, 5, exit_code=42, detail="b")
     client.finish(3, 5)
     client.close(5)
     client.tell_imports(["torch", "torch.distributed"])

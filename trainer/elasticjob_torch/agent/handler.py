@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous import (
-    RendezvousClosedError,
     RendezvousConnectionError,
     RendezvousError,
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
     RendezvousStoreInfo,
-    RendezvousTimeoutError,
 )
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent.failures import Failure, Failures
+from elasticjob_torch.agent.going_on import GoingOn
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
     look_at_news,
@@ -39,6 +38,7 @@ from elasticjob_torch.agent.hooks import (
     stop_processes,
     tell_processes,
 )
+from elasticjob_torch.agent.joined import BACKEND, joined
 from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
@@ -50,15 +50,13 @@ from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
+from elasticjob_torch.agent.tcp_store import store_alone
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
 from elasticjob_torch.sidecar.errors import (
-    Closed,
-    Leaving,
     NoTrainer,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
-    StageFinished,
     Superseded,
 )
 
@@ -70,11 +68,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKEND = "elasticjob"
 _KILLED = 137  # the exit code of a process that SIGKILL ended
 # torch counts this agent's own failures in it, and names log folders by it: those of an earlier round with the same
 # number would be deleted.
 _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
+_NO_PORT = 1
 _PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
@@ -135,8 +133,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._stalls = Stalls(membership.tell_processes)
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
+        self._going_on = GoingOn(membership.news.ring, membership.tell_live)
+        self._keeps = False  # the next rendezvous is one of processes that run
         self._is_new = True
         self._round = 1  # the round in use
+        self._has_been_in_a_round = False
         self._master_address = ""
 
     def get_backend(self) -> str:
@@ -158,7 +159,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         The others return once the store answers if their agent is to use it at once, otherwise without checking it. May
         be called again after an interruption. A round that ends before it is in use, or whose store fails, is skipped.
 
+        In a job whose processes live through changes, a newcomer's get a round of their own first, in no group: they
+        are ready when they join.
+
         Raises:
+            CannotGoOn: `goes_on` said that the processes that run would go on into the next round, and they do not.
             SystemExit: code 0 when this torchrun's stage is finished, as in a restarted container; code 75 when this
                 worker is scaled away, or the job is complete without it; with one sentence when the sidecar belongs to
                 another job.
@@ -167,14 +172,19 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 other workers within its ``startTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
-        self._leftovers.begin()
-        self._await_prestarted()
+        keeps, self._keeps = self._keeps, False
+        if not keeps:
+            self._leftovers.begin()
+            if self._going_on.begins_alone(self._membership.view):
+                return self._alone()
+            self._await_prestarted()
         while True:
             self._drop_store()
-            handed = self._join()
+            handed = self._join(keeps)
             try:
                 info = self._enter(handed)
-                self._leftovers.end()
+                if not keeps:
+                    self._leftovers.end()
                 self._reaper.look()
                 return info
             except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
@@ -192,23 +202,33 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
         It reads memory, without a lock or a call, and raises nothing.
         """
-        return self._membership.notice_change()
+        return self._going_on.count(self._membership.notice_change(), self._membership.view)
+
+    def goes_on(self) -> bool:
+        """Say whether the processes that run go on into the next round, for which `next_rendezvous` is called then."""
+        self._keeps = self._going_on.go_on(self._is_over(), self._membership.view)
+        return self._keeps
+
+    def gone_on(self, processes: Mapping[int, Mapping[str, str]]) -> None:
+        """The processes that run are in the round now. ``processes``: torch's variables for them, by local rank."""
+        self.failures.started(processes)
+        ours = {MASTER_ADDRESS: self._master_address, _RESTART_COUNT: str(self._round - 1)}
+        self._going_on.entered(self._round, {rank: {**given, **ours} for rank, given in processes.items()})
 
     def told(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
         """Return variables for the training processes that start now. ``processes``: torch's own variables for them, by
         local rank."""
         self.failures.started(processes)
-        return {
-            START: self._leftovers.new_start(),
-            MASTER_ADDRESS: self._master_address,
-            _RESTART_COUNT: str(self._round - 1),
-        }
+        ours = {MASTER_ADDRESS: self._master_address, _RESTART_COUNT: str(self._round - 1)}
+        start, places = self._leftovers.new_start(), {rank: {**given, **ours} for rank, given in processes.items()}
+        return {START: start, **ours, **self._going_on.started(start, places, self._round)}
 
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar sends something, or one of ``processes`` (pids) ends; at most ``seconds``."""
         self._membership.news.wait(seconds, processes)
         self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
+        self._going_on.look(self._membership.view, self._is_over(), processes)
 
     def is_closed(self) -> bool:
         """Say whether the rendezvous is closed, as far as the sidecar has told."""
@@ -247,6 +267,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         with _through_signals():
             self._drop_store()
         with _through_signals():
+            self._going_on.close()
             if self._warm is not None:
                 self._warm.close()
         if self._inherited is not None:
@@ -272,32 +293,25 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED
 
-    def _join(self) -> wire.Round:
+    def _is_over(self) -> bool:
+        return self._membership.has_ended(self._round)
+
+    def _alone(self) -> RendezvousInfo:
+        """Let processes get ready before this agent joins; if it was in a round, say that it comes back."""
+        failure = self.failures.take()
+        if self._has_been_in_a_round:
+            self._membership.step_out(*failure)
+        log.info("this worker's processes get ready while the others train on")
+        # a store for the agent only; nothing answers at the port, so that no script trains in a group of its own
+        return RendezvousInfo(store_alone(), 0, 1, RendezvousStoreInfo("127.0.0.1", _NO_PORT))
+
+    def _join(self, keeps: bool) -> wire.Round:
         failure = self.failures.take()
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
             failure = Failure()
-        try:
-            return self._membership.join(*failure)
-        except StageFinished as error:
-            log.info("nothing left to do: %s", error)
-            raise SystemExit(0) from None
-        except Leaving as error:
-            log.info("this worker ends with exit code %d: %s", wire.LEFT_EXIT_CODE, error)
-            raise SystemExit(wire.LEFT_EXIT_CODE) from None
-        except Closed as error:
-            if error.outcome == wire.Outcome.COMPLETE:
-                log.info("the job is complete without this worker, which ends with exit code %d", wire.LEFT_EXIT_CODE)
-                raise SystemExit(wire.LEFT_EXIT_CODE) from None
-            if error.outcome == wire.Outcome.TIMEOUT:
-                raise RendezvousTimeoutError(str(error)) from None
-            raise RendezvousClosedError(str(error)) from None
-        except CannotRunHere as error:
-            raise SystemExit(f"{BACKEND}: {error}") from None
-        except SidecarUnavailable as error:
-            raise RendezvousConnectionError(str(error)) from None
-        except SidecarError as error:
-            raise RendezvousError(str(error)) from None
+        have_ended = self._going_on.have_ended if keeps else None
+        return joined(lambda: self._membership.join(*failure, have_ended))
 
     def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""
@@ -315,7 +329,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
-        self._round, self._master_address = number, handed.master_address
+        self._round, self._master_address, self._has_been_in_a_round = number, handed.master_address, True
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+class CannotGoOn(Exception):
+    """A handler's `next_rendezvous`, called while processes run: they do not go on, and torch looks at them again."""
+
+
 _IDENTICAL = "TORCH_ELASTIC_WORKER_IDENTICAL"
+_HEALTHY = "HEALTHY"  # a WorkerState is a string
 _SHORTEST_SECONDS = 1e-6  # of torch's own sleep, which must not be 0
 
 
@@ -62,6 +68,9 @@ def look_at_news() -> None:
 
     torch sleeps for the monitor interval before each look. A handler with ``await_news`` is called instead, with the
     interval in seconds and the pids.
+
+    Where ``goes_on`` says so after a look that found all processes healthy, the agent enters the next round and keeps
+    them, and ``gone_on`` receives torch's variables for them, by local rank. A restart would stop and start them.
     """
     _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_news)
 
@@ -143,19 +152,53 @@ def _wait(process: subprocess.Popen[Any], timeout: float | None = None) -> int:
 def _looking_at_news(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_with_news(agent: Any, *args: Any, **kwargs: Any) -> Any:
         spec = agent.get_worker_group().spec
-        await_news, look = getattr(spec.rdzv_handler, "await_news", None), getattr(agent, "_monitor_workers", None)
+        handler = spec.rdzv_handler
+        goes_on = getattr(handler, "goes_on", None)
+        await_news, look = getattr(handler, "await_news", None), getattr(agent, "_monitor_workers", None)
         if await_news is None or look is None or "_monitor_workers" in vars(agent):
             return run(agent, *args, **kwargs)
         seconds, spec.monitor_interval = spec.monitor_interval, _SHORTEST_SECONDS
 
         def look_at_news(group: Any) -> Any:
             await_news(seconds, [worker.id for worker in group.workers])
-            return look(group)
+            result = look(group)
+            if getattr(result, "state", None) == _HEALTHY and goes_on is not None and goes_on():
+                _keep(agent, group)
+            return result
 
         agent._monitor_workers = look_at_news
         return run(agent, *args, **kwargs)
 
     return run_with_news
+
+
+def _keep(agent: Any, group: Any) -> None:
+    """Enter the next round as torch would, but keep the processes: rendezvous gives each a new record, without pid."""
+    before = {worker.local_rank: worker.id for worker in group.workers}
+    try:
+        agent._rendezvous(group)
+    except CannotGoOn as error:
+        log.info("the training processes do not go on: %s", error)
+        return
+    for worker in group.workers:
+        worker.id = before[worker.local_rank]
+    agent.get_worker_group().spec.rdzv_handler.gone_on(
+        {worker.local_rank: _variables(group, worker) for worker in group.workers}
+    )
+
+
+def _variables(group: Any, worker: Any) -> dict[str, str]:
+    """Return what torch sets at the start of a process and a new round changes (`LocalElasticAgent._start_workers`)."""
+    return {
+        "RANK": str(worker.global_rank),
+        "WORLD_SIZE": str(worker.world_size),
+        "ROLE_RANK": str(worker.role_rank),
+        "ROLE_WORLD_SIZE": str(worker.role_world_size),
+        "GROUP_RANK": str(group.group_rank),
+        "GROUP_WORLD_SIZE": str(group.group_world_size),
+        "MASTER_ADDR": group.master_addr,
+        "MASTER_PORT": str(group.master_port),
+    }
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One agent's membership in the rendezvous: its state machine, over HTTP, in real time.
 
-The handler translates this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`
-and `tell_processes`.
+The handler translates this into torch's terms. Used from one thread, the agent's main thread, except for
+`tell_imports`, `tell_live` and `tell_processes`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.state_machine import AgentStateMachine
+from elasticjob_torch.sidecar.calls import CallThread
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from elasticjob_torch import wire
     from elasticjob_torch.agent.settings import Settings
@@ -57,7 +58,12 @@ class Membership(AgentStateMachine):
         """
         self._go(self.opening())
 
-    def join(self, failure: str = "", exit_code: int | None = None) -> wire.Round:
+    def join(
+        self,
+        failure: str = "",
+        exit_code: int | None = None,
+        have_ended: Callable[[], bool] | None = None,
+    ) -> wire.Round:
         """Wait for the next round.
 
         ``failure``: what failed in this worker's processes. ``exit_code``: that of the process that failed first, even
@@ -68,12 +74,33 @@ class Membership(AgentStateMachine):
 
         Another call after an interruption returns the same round, while it stands.
 
+        ``have_ended``: the training processes run, and live on into that round, unless any of them has ended.
+
         Raises:
+            Interrupted: a training process has ended meanwhile. `leave` then takes the join back.
+            NewProcesses: the training processes have to be new ones.
             Leaving, Closed, StageFinished: there is no next round for this torchrun.
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
-        return self._go(self.joining(failure, exit_code))
+        if have_ended is None:
+            return self._go(self.joining(failure, exit_code))
+        thread = CallThread(have_ended)  # a join waits, and nothing else here looks at the processes meanwhile
+        return thread.call(lambda: self._go(self.joining(failure, exit_code, have_ended)), float("inf"))
+
+    def step_out(self, failure: str = "", exit_code: int | None = None) -> None:
+        """Leave the group until this agent's new processes are ready; a join then follows. Never raises.
+
+        ``failure``, ``exit_code``: as for a join.
+        """
+        self._go(self.stepping_out(failure, exit_code))
+
+    def tell_live(self, round_number: int) -> None:
+        """Tell that all processes of the round live through changes. Never raises; any thread may call it."""
+        try:
+            self._client.tell_live(round_number)
+        except SidecarError as error:
+            log.info("the sidecar is not told that the training processes live through changes: %s", error)
 
     def post_store(self, handed: wire.Round, port: int) -> None:
         """Tell that this agent serves the round's store. Raises `RoundBroken` if it is too late."""

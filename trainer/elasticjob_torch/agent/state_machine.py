@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elasticjob_torch import wire
+from elasticjob_torch.sidecar.calls import Interrupted
 from elasticjob_torch.sidecar.client import Calls
 from elasticjob_torch.sidecar.errors import (
     Closed,
@@ -128,14 +129,18 @@ class AgentStateMachine(ABC):
             return False
         return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
-    def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[wire.Round]:
+    def joining(
+        self, failure: str = "", exit_code: int | None = None, have_ended: Callable[[], bool] | None = None
+    ) -> Steps[wire.Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
-        refused_until = 0.0
+        refused_until, live = 0.0, have_ended is not None
         while True:
+            if have_ended is not None and have_ended():
+                raise Interrupted("a training process has ended")
             yield from self._stream_opens()
             waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
-            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, exit_code)
+            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, exit_code, live)
             try:
                 handed: wire.Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -174,6 +179,19 @@ class AgentStateMachine(ABC):
         """Ask for a later round next time: this one's store did not come, or broke."""
         self._told = self.has_ended(handed.number)
         self._used = handed.number
+
+    def stepping_out(self, failure: str = "", exit_code: int | None = None) -> Steps[None]:
+        """Leave until new processes are ready. The leave counts as the join would, so the join that follows does
+        not."""
+        told = self._told or bool(self.notice_change())
+        cause = wire.LeaveCause.MEMBERSHIP_CHANGED if told else wire.LeaveCause.WORKER_FAILED
+        seconds = self._settings.close_timeout
+        try:
+            yield from self._telling(partial(self._client.leave, cause, seconds, exit_code, failure), seconds)
+        except (SidecarError, CannotRunHere) as error:
+            log.warning("could not record that this worker's processes are started anew: %s", error)
+            return
+        self._told = True
 
     def posting_store(self, handed: wire.Round, port: int) -> Steps[None]:
         yield partial(self._client.post_store, handed.number, port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The round's TCPStore: how rank 0's agent serves it, and how the others connect.
+"""The round's TCPStore: how rank 0's agent serves it, and how the others connect; and the store of an agent alone.
 
 It is served with the trainer's own torch, on a socket bound to loopback (``host_name`` alone would still bind every
 address), at a new port each round. All agents reach it through their sidecars.
@@ -11,7 +11,7 @@ import socket
 from datetime import timedelta
 
 import torch
-from torch.distributed import TCPStore
+from torch.distributed import HashStore, Store, TCPStore
 
 _CONNECT_SECONDS = 15.0
 
@@ -45,3 +45,8 @@ def _libuv_takes_a_socket(version: str) -> bool:
 def connect_store(host: str, port: int) -> TCPStore:
     """Connect to the round's store. It blocks, so call it on a `CallThread`."""
     return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False)
+
+
+def store_alone() -> Store:
+    """Return a store that only this process uses, for the time in which an agent is in no round."""
+    return HashStore()

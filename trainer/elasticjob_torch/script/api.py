@@ -74,6 +74,12 @@ def current() -> Current:
     return _known[1]
 
 
+def forget_round() -> None:
+    """This process is in another round now: the next `current` reads its variables again."""
+    global _known
+    _known = None
+
+
 def wants_restart() -> bool:
     """Say whether this round is going to be replaced by plan, so that the script should save its checkpoint now.
 

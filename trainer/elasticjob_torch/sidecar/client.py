@@ -109,12 +109,14 @@ class Calls(ABC):
         limits: Mapping[str, int] = MappingProxyType({}),
         detail: str = "",
         exit_code: int | None = None,
+        live: bool = False,
     ) -> wire.Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after``: the last round that this trainer has used (0: none). ``still_waiting`` is called once a minute with
         the seconds waited so far, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``) are seconds in
-        place of the job's. ``detail``: what failed, for people; ``exit_code``: that of the failure.
+        place of the job's. ``detail``: what failed, for people; ``exit_code``: that of the failure. ``live``: all
+        training processes run, and live on into that round.
         """
         with _as_refused():
             join = wire.Join(
@@ -124,6 +126,7 @@ class Calls(ABC):
                 timeout=timeout,
                 detail=detail or None,
                 exit_code=exit_code,
+                live=live,
                 last_call=limits.get("last_call"),
                 worker_lost=limits.get("worker_lost"),
             )
@@ -145,11 +148,13 @@ class Calls(ABC):
         target = f"{wire.ASK_STORE.path}?{query}"
         return self._make(Call("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
 
-    def leave(self, cause: wire.LeaveCause, timeout: float, exit_code: int | None = None) -> None:
-        """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
+    def leave(self, cause: wire.LeaveCause, timeout: float, exit_code: int | None = None, detail: str = "") -> None:
+        """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds. ``detail``: what failed."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
         with _as_refused():
-            leave = wire.Leave(trainer=self.trainer, cause=cause, exit_code=exit_code, timeout=timeout)
+            leave = wire.Leave(
+                trainer=self.trainer, cause=cause, detail=detail or None, exit_code=exit_code, timeout=timeout
+            )
         return self._record(wire.LEAVE, leave, timeout)
 
     def finish(self, round_number: int, timeout: float) -> None:
@@ -165,6 +170,12 @@ class Calls(ABC):
         with _as_refused():
             close = wire.Close(trainer=self.trainer, timeout=timeout)
         return self._record(wire.CLOSE, close, timeout)
+
+    def tell_live(self, round_number: int) -> None:
+        """Tell that all training processes of the round have opted in to live through changes of the group."""
+        with _as_refused():
+            said = wire.Live(trainer=self.trainer, round=round_number)
+        return self.post(wire.LIVE, said, self.patience)
 
     def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
         """Tell the state of the round's training processes: that of the one most at fault."""

@@ -59,6 +59,10 @@ class OtherScript(SidecarRefusal):
     """The other workers run another script in this stage."""
 
 
+class NewProcesses(SidecarRefusal):
+    """The training processes have to be new, and the join says that they live on."""
+
+
 class JoinTimeout(SidecarRefusal):
     """No round was formed in time."""
 
@@ -76,6 +80,7 @@ REFUSALS: dict[str, type[SidecarRefusal]] = {
     wire.Code.LEAVING: Leaving,
     wire.Code.STAGE_FINISHED: StageFinished,
     wire.Code.OTHER_SCRIPT: OtherScript,
+    wire.Code.NEW_PROCESSES: NewProcesses,
     wire.Code.JOIN_TIMEOUT: JoinTimeout,
     wire.Code.STORE_TIMEOUT: StoreTimeout,
 }

@@ -54,6 +54,15 @@ class View(Message):
         False
     )
     leaving: Annotated[bool, _TRUTH, "This worker has to go: stop its processes; the next join says `Leaving`."] = False
+    live: Annotated[
+        bool,
+        _TRUTH,
+        "All members of the last formed round live through changes: a newcomer makes its processes ready before it "
+        "joins.",
+    ] = False
+    restart: Annotated[
+        bool, _TRUTH, "The change needs new processes: stop those of this trainer's round, even if they could live on."
+    ] = False
     closed: Annotated[bool, _TRUTH, "The rendezvous is closed: a formed round trains on, nobody joins another."] = False
     outcome: Annotated[str, OneOf(Outcome, or_empty=True), "Why it is closed, else empty."] = ""
     reason: Annotated[str, _TEXT, "Why the round was opened, formed or closed, for people."] = ""

@@ -44,7 +44,15 @@ JOIN = Call(
     requests.Join,
     answers.Round,
     "Joins, and is answered when a round is formed with this worker.",
-    (*_OF_A_TRAINER, Code.CLOSED, Code.LEAVING, Code.STAGE_FINISHED, Code.OTHER_SCRIPT, Code.JOIN_TIMEOUT),
+    (
+        *_OF_A_TRAINER,
+        Code.CLOSED,
+        Code.LEAVING,
+        Code.STAGE_FINISHED,
+        Code.OTHER_SCRIPT,
+        Code.NEW_PROCESSES,
+        Code.JOIN_TIMEOUT,
+    ),
 )
 VIEW = Call(
     "GET",
@@ -94,6 +102,15 @@ CLOSE = Call(
     "Closes the rendezvous for all: the formed round trains to its end, nobody joins another.",
     (*_OF_A_TRAINER, Code.API_AWAY),
 )
+LIVE = Call(
+    "POST",
+    "/v1/live",
+    requests.Live,
+    None,
+    "All training processes of this worker have opted in to live through changes of the group. Known to the operator "
+    "within seconds; a join that says `live` needs no such call.",
+    (*_OF_A_TRAINER, Code.ROUND_BROKEN),
+)
 IMPORTS = Call(
     "POST",
     "/v1/imports",
@@ -128,4 +145,19 @@ SAVED = Call(
 )
 PROGRESS = Call("POST", "/v1/progress", requests.Report, None, "How far the training is, shown in the job's status.")
 
-CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, IMPORTS, PROCESSES, WATCH, SAVED, PROGRESS)
+CALLS = (
+    EVENTS,
+    JOIN,
+    VIEW,
+    POST_STORE,
+    ASK_STORE,
+    FINISH,
+    LEAVE,
+    CLOSE,
+    LIVE,
+    IMPORTS,
+    PROCESSES,
+    WATCH,
+    SAVED,
+    PROGRESS,
+)

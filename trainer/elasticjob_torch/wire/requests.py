@@ -30,6 +30,7 @@ _WAIT = Number(0, LONGEST_SECONDS, open=True)
 
 _Script = Annotated[str, _NAME, "The script's name: new for each process, the same in all of its calls."]
 _Recorded = Annotated[float, _WAIT, "Seconds to wait for the API server to take it. It is sent all the same."]
+_Detail = Annotated["str | None", Text(), f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."]
 _ExitCode = Annotated[
     "int | None",
     Whole(1, MAX_EXIT_CODE),
@@ -76,8 +77,13 @@ class Join(_OfATrainer):
         OneOf(JoinCause),
         "Why: the first join of a process, its training has failed, or `changed` was told.",
     ] = JoinCause.STARTED
-    detail: Annotated[str | None, Text(), f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."] = None
+    detail: _Detail = None
     exit_code: _ExitCode = None
+    live: Annotated[
+        bool,
+        Truth(),
+        "All training processes of this worker run, and live on into the next round: nothing is started for it.",
+    ] = False
     timeout: Annotated[float | None, _WAIT, "Seconds to wait; by default the job's `joinTimeoutSeconds`."] = None
     last_call: Annotated[
         int | None,
@@ -114,8 +120,12 @@ class Leave(_OfATrainer):
     """Leaves the group."""
 
     cause: Annotated[
-        LeaveCause, OneOf(LeaveCause), "Why: by itself, a failure of the training; or it was told to go."
+        LeaveCause,
+        OneOf(LeaveCause),
+        "Why: by itself, a failure of the training; or it was told to go. `WorkerFailed` and `MembershipChanged` are "
+        "those of a join, of a trainer that starts new processes and joins again once they are ready.",
     ] = LeaveCause.TRAINER_LEFT
+    detail: _Detail = None
     exit_code: _ExitCode = None
     timeout: _Recorded = RECORDED_SECONDS
 
@@ -133,6 +143,13 @@ class Close(_OfATrainer):
     """Closes the rendezvous for all."""
 
     timeout: _Recorded = RECORDED_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live(_OfATrainer):
+    """The training processes live through changes of the group."""
+
+    round: Annotated[int, _ROUND, "The round that they train in."]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ class LeaveCause(_Word):
     TRAINER_LEFT = "TrainerLeft"
     POD_STOPPING = "PodStopping"
     TOLD_TO_LEAVE = "ToldToLeave"
+    WORKER_FAILED = "WorkerFailed"
+    MEMBERSHIP_CHANGED = "MembershipChanged"
 
 
 class Phase(_Word):
@@ -74,6 +76,7 @@ class Code(_Word):
     LEAVING = "Leaving"
     STAGE_FINISHED = "StageFinished"
     OTHER_SCRIPT = "OtherScript"
+    NEW_PROCESSES = "NewProcesses"
     TOO_MANY = "TooMany"
     API_AWAY = "ApiServerAway"
     JOIN_TIMEOUT = "JoinTimeout"
@@ -129,6 +132,12 @@ REFUSALS = {
         409,
         "The torchrun that has the same place in the other containers runs another script; the message names both.",
         "end with failure",
+    ),
+    Code.NEW_PROCESSES: Refusal(
+        409,
+        "The join says `live`, and the change since this trainer's round needs new processes: the training hung, or a "
+        "restart was asked for.",
+        "stop the training processes, then join again without `live`",
     ),
     Code.TOO_MANY: Refusal(429, "As many scripts look on as may.", "try again later"),
     Code.API_AWAY: Refusal(

@@ -23,7 +23,7 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.rendezvous.model import Beat, Pinged
 from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
-from oracle import history, invariants, stages, violations
+from oracle import history, invariants, live, stages, violations
 from oracle.evidence import Step
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -191,6 +191,11 @@ def after_failures(before_any_round: int) -> State:
     return replace(ended, clocks=replace(new.clocks, failures=failures))
 
 
+def lives(member: Member) -> Worker:
+    """A worker that joins after round 2 with the processes that it has."""
+    return replace(worker(member), request=Request(type=JOIN, after=2, cause=Cause.MEMBERSHIP_CHANGED, live=True))
+
+
 def next_stage(member: Member) -> Worker:
     return replace(worker(member), request=Request(type=JOIN, after=2, cause=Cause.STARTED, stage=2))
 
@@ -244,6 +249,12 @@ WRONG_VICTIM = "a worker was told to leave, and a higher rank was kept"
 BECOMES_SPARE = "2 members of the last round are kept, and there is room for 1"
 LEFT_OUT = "worker 1 has joined, and is not in round 3"
 MISCOUNTS = "waiting and spares are {} and {}, and {} and {} wait"
+
+LIVE = "the live members of the last round are {}, and {} to {} are"
+WAITS_IN_VAIN = "round 2 stands, all live through changes, and 1 newcomers wait"
+ENDED_OTHERWISE = "the last round for new processes is {}, and round 2 ended otherwise"
+all_live, anew = replace(formed, live=(0, 1)), replace(forming, restart_round=3)
+ahead = Request(type=JOIN, after=3, cause=Cause.MEMBERSHIP_CHANGED, live=True)  # of a round that is still to come
 
 STEPS = {
     invariants.moves_are_in_the_table: [
@@ -432,6 +443,41 @@ STEPS = {
         (step(formed, formed, a, b, c, replicas=1, spares=2), BECOMES_SPARE),
         (step(formed, formed, a, replace(b, outdated=True)), "worker 1 is outdated, and was kept"),
         (step(c_told, replace(c_told, leaving=()), a, b, c), "worker 2 was told to leave, and no longer is"),
+    ],
+    live.live_members_are_known: [
+        (step(formed, formed, replace(a, live_in=2), b), LIVE.format([], [0], [0])),
+        (step(formed, replace(formed, live=(0,)), replace(a, live_in=1), b), LIVE.format([0], [], [])),
+        (step(formed, replace(formed, live=(1,)), a, replace(worker(X), live_in=2)), LIVE.format([1], [], [])),
+        (step(replace(formed, live=(0,)), formed, a, b), LIVE.format([], [0], [0])),
+        (step(replace(forming, live=(0,)), forming, a, b), LIVE.format([], [0], [0])),
+        (step(forming, again, lives(A), joins(B)), LIVE.format([], [0], [0])),
+        (step(replace(forming, live=(1,)), replace(again, live=(1,)), joins(A), joins(B)), LIVE.format([1], [], [])),
+        (step(replace(formed, live=(0,)), replace(stage_2, live=(0,)), next_stage(A), b), LIVE.format([0], [], [])),
+    ],
+    live.nobody_waits_where_all_live: [
+        (step(forming, forming, lives(A)), "1 workers have joined for round 3 and live on, and others are waited for"),
+        (
+            step(forming, forming, lives(A), lives(C), replicas=3),
+            "2 workers have joined for round 3 and live on, and others are waited for",
+        ),
+    ],
+    live.newcomers_of_live_jobs_are_let_in: [
+        (step(all_live, all_live, a, b, lives(C), replicas=4), WAITS_IN_VAIN),
+    ],
+    live.new_processes_where_they_are_needed: [
+        (step(formed, forming, a, replace(b, hung="no step")), ENDED_OTHERWISE.format(0)),
+        (step(formed, forming, a, b, told="RoundReopened", restarted_at="noon"), ENDED_OTHERWISE.format(0)),
+        (step(formed, replace(forming, restart_round=3), a), ENDED_OTHERWISE.format(3)),
+        (step(formed, replace(forming, restart_round=3), a, restarted_at="noon"), ENDED_OTHERWISE.format(3)),
+        (step(replace(forming, restart_round=3), forming, a), ENDED_OTHERWISE.format(0)),
+        (
+            step(anew, replace(again, restart_round=3), joins(A), replace(lives(B), request=ahead)),
+            "worker 1 lives on in round 3, which needs new processes",
+        ),
+        (
+            step(forming, replace(again, restarted_at="noon"), joins(A), lives(B), restarted_at="noon"),
+            "round 3 is taken for the restart that was asked for, and a process has lived on",
+        ),
     ],
     invariants.ends_for_a_cause: [
         (step(formed, replace(complete, finished=(A,)), worker(A, FINISH), b), "Complete without a cause"),

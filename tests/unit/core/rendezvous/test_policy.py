@@ -211,3 +211,31 @@ class TestOfWhichRound:
         fail(job, 1)
         job.rejoin(0)
         assert job.state.outcome is None
+
+
+class TestTrainingThatLivesOn:
+    @pytest.mark.parametrize(
+        ("action", "phase", "restarts"),
+        [(FAIL_JOB, "2 Closed", 0), (IGNORE, "2 Formed", 0), (COUNT, "2 Formed", 1)],
+        ids=["fails the job", "is ignored", "is counted"],
+    )
+    def test_a_process_that_failed_is_judged_when_the_others_go_on(
+        self, action: PolicyAction, phase: str, restarts: int
+    ) -> None:
+        job = formed(3)
+        job.live(0, 1, 2)
+        leave = Request(type=RequestType.LEAVE, cause=Cause.WORKER_FAILED, detail="exit code 42")
+        job.change(1, request=leave, matched=matched(action))
+        job.rejoin(0, live=True)
+        assert job.phase == "2 Forming"
+        job.rejoin(2, live=True)
+        assert (job.phase, job.state.restarts) == (phase, restarts)
+
+    def test_and_not_again_when_it_comes_back(self) -> None:
+        job = formed(3)
+        job.live(0, 1, 2)
+        job.change(1, request=Request(type=RequestType.LEAVE, cause=Cause.WORKER_FAILED), matched=matched(COUNT))
+        job.rejoin(0, 2, live=True)
+        job.rejoin(1, live=True)
+        job.rejoin(0, 2, live=True)
+        assert (job.phase, job.ranks, job.state.restarts) == ("3 Formed", [0, 2, 1], 1)

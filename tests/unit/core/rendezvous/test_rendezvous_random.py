@@ -15,7 +15,16 @@ from support.job_on_paper import JobOnPaper
 
 MAX_WORKERS = 8
 CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])
-LEAVES = st.sampled_from([Cause.AGENT_LOST, Cause.STORE_NOT_READY, Cause.TRAINER_LEFT, Cause.POD_STOPPING])
+LEAVES = st.sampled_from(
+    [
+        Cause.AGENT_LOST,
+        Cause.STORE_NOT_READY,
+        Cause.TRAINER_LEFT,
+        Cause.POD_STOPPING,
+        Cause.WORKER_FAILED,
+        Cause.MEMBERSHIP_CHANGED,
+    ]
+)
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
 MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
 SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
@@ -82,9 +91,9 @@ class JobLife(RuleBasedStateMachine):
         decision = job.step()
         assert agreed(decision.state) == agreed(backwards.state)
 
-    def joins(self, after: int, cause: str = "") -> Request:
+    def joins(self, after: int, cause: str = "", *, live: bool = False) -> Request:
         """By a torchrun of the job's stage."""
-        return Request(type=RequestType.JOIN, after=after, cause=cause, stage=self.job.state.stage)
+        return Request(type=RequestType.JOIN, after=after, cause=cause, stage=self.job.state.stage, live=live)
 
     has_pods = precondition(lambda self: self.job.workers)
 
@@ -126,24 +135,31 @@ class JobLife(RuleBasedStateMachine):
         self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.job.ids:x}", **MENDED)
 
     @has_pods
-    @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2))
-    def join(self, number: int, cause: Cause, behind: int) -> None:
+    @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2), live=st.booleans())
+    def join(self, number: int, cause: Cause, behind: int, live: bool) -> None:
         worker = self.some(number)
         if worker.id is not None:
             after = max(0, self.job.state.last_formed - behind)
-            self.set(worker, request=self.joins(after, cause))
+            self.set(worker, request=self.joins(after, cause, live=live))
+
+    @rule(but=NUMBER)
+    def all_opt_in(self, but: int) -> None:
+        """All but one."""
+        for number, worker in enumerate(list(self.job.workers.values())):
+            if number != but and worker.pod_key in self.job.workers:
+                self.set(self.job.workers[worker.pod_key], live_in=self.job.state.round)
 
     @has_pods
     @rule(number=NUMBER)
     def record_turns_bad(self, number: int) -> None:
         self.set(self.some(number), **SENSELESS)
 
-    @rule()
-    def all_join(self) -> None:
+    @rule(live=st.booleans())
+    def all_join(self, live: bool) -> None:
         for worker in list(self.job.workers.values()):
             if worker.id is None:
                 self.job.ids += 1
-            join = self.joins(self.job.state.last_formed, Cause.MEMBERSHIP_CHANGED)
+            join = self.joins(self.job.state.last_formed, Cause.MEMBERSHIP_CHANGED, live=live)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
                 id = worker.id or f"{self.job.ids:x}"
                 self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")

@@ -15,7 +15,7 @@ import pytest
 from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Handed, Torchrun
+from elasticjob_sidecar.membership.model import Failure, Handed, Torchrun
 from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode, Move, move_out_of
 from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
@@ -33,7 +33,8 @@ def in_words(request: WorkerRequest | None) -> str:
     number = "" if request.after is None else f" after {request.after}"
     number += "" if request.round is None else f" {request.round}"
     number += f" of stage {request.stage}" if (request.stage or 1) > 1 else ""
-    return f"{request.type}{number}" + (f": {request.cause}" if request.cause else "")
+    live, failed = " live" * bool(request.live), f" ({request.detail})" if request.detail else ""
+    return f"{request.type}{number}{live}" + (f": {request.cause}{failed}" if request.cause else "")
 
 
 class Player:
@@ -43,7 +44,7 @@ class Player:
         self.worker = Membership(member("me"), store_ready_seconds=20)
         self.output = self.worker.take()
         self.now = 0.0
-        self.stage, self.scripts = 1, tuple[str, ...]()
+        self.stage, self.scripts, self.restart_round = 1, tuple[str, ...](), 0
         self.streams: dict[str, int] = {}
         self.lines: list[str] = []
         self._request: Any = None
@@ -92,9 +93,14 @@ class Player:
                 outcome=Outcome(outcome.strip()) if outcome else None,
                 stage=self.stage,
                 scripts=self.scripts,
+                restart_round=self.restart_round,
             ),
             self.now,
         )
+
+    def do_anew(self, round: str) -> None:
+        """What the job's next status says: that round is one of new processes."""
+        self.restart_round = int(round)
 
     def do_stage(self, number: str, *scripts: str) -> None:
         """What the job's next status says."""
@@ -111,6 +117,19 @@ class Player:
 
     def do_join(self, trainer: str, after: str, cause: str = "Started", patience: str = "600") -> None:
         self.worker.join(trainer, int(after), Cause(cause), float(patience), trainer, self.now)
+
+    def do_live(self, trainer: str, after: str) -> None:
+        """It joins with the processes that it has."""
+        cause = Cause.MEMBERSHIP_CHANGED
+        self.worker.join(trainer, int(after), cause, 600.0, trainer, self.now, live=True)
+
+    def do_opt(self, trainer: str, round: str) -> None:
+        self.worker.lives(trainer, int(round))
+        self.say(f"round {self.worker.take().standing.held} is lived through")
+
+    def do_mend(self, trainer: str, exit_code: str) -> None:
+        failure = Failure(f"exit code {exit_code}", int(exit_code))
+        self.worker.leave(trainer, Cause.WORKER_FAILED, failure)
 
     def do_interrupt(self, trainer: str) -> None:
         self.worker.join_dropped(trainer)
@@ -705,6 +724,81 @@ TRANSCRIPTS = {
             request Join after 1: Started
         job Closed 1: w1 outcome Complete
             A gets Closed Complete
+    """,
+    "processes live on into the next round, of a worker whose join says so": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        opt A 1
+            round 1 is lived through
+        job Forming 2: w1 me
+            tell: changed
+        opt A 1
+            refused RoundBroken
+        live A 1
+            request Join after 1 live: MembershipChanged
+        job Formed 2: me w1
+            A gets round 2, rank 0 of 2
+            tell: all well
+    """,
+    "a round for new processes refuses a join of old ones, early or late, and takes one of new ones": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        live A 1
+            request Join after 1 live: MembershipChanged
+            tell: changed
+        anew 2
+        job Forming 2: w1 me
+            A gets NewProcesses
+        live A 1
+            A gets NewProcesses
+        join A 1 MembershipChanged
+            request Join after 1: MembershipChanged
+        job Formed 2: w1 me
+            A gets round 2, rank 1 of 2
+            tell: all well
+        job Forming 3: w1 me
+            tell: changed
+        live A 2
+            request Join after 2 live: MembershipChanged
+    """,
+    "who was in no round of the job joins live unless the round that forms is for new processes": """
+        anew 2
+        job Forming 2: w1
+        attach A
+        live A 0
+            A gets NewProcesses
+        job Formed 2: w1
+        live A 0
+            request Join after 2 live: MembershipChanged
+        job Formed 3: w1 w2
+            request Join after 3 live: Renewed
+    """,
+    "a trainer whose process failed leaves until it has another, and joins again": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        mend A 7
+            request Leave: WorkerFailed (exit code 7)
+            tell: changed
+        mend A 8
+        live A 1
+            request Join after 1 live: MembershipChanged
+        mend A 9
+            request Leave: WorkerFailed (exit code 9)
+            A gets NoTrainer
+        detach A
+            tell: all well
     """,
     "the pod stops": """
         job Forming 1

@@ -11,6 +11,7 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.scripts import Scripts, script_view_of
+from elasticjob_sidecar.membership.view import view_of
 from elasticjob_torch import wire
 from elasticjob_torch.wire import Code
 
@@ -43,8 +44,8 @@ class Pod:
         self.worker.job_seen(RendezvousStatus(phase=phase, round=round, **known), self.now)
         self.look()
 
-    def join(self, after: int, cause: Cause) -> None:
-        self.worker.join("trainer", after, cause, 60, "ticket", self.now)
+    def join(self, after: int, cause: Cause, *, live: bool = False) -> None:
+        self.worker.join("trainer", after, cause, 60, "ticket", self.now, live=live)
         self.look()
 
     def plan(self, **more: Any) -> None:
@@ -162,6 +163,62 @@ def test_scripts_are_told_of_their_round_and_of_its_planned_end(pod: Pod) -> Non
     assert script_view_of(pod.standing) == replace(expected, waiting=1, ending=True)
     pod.job(FORMING, 4, waiting=1)
     assert script_view_of(pod.standing) == replace(expected, waiting=1)
+
+
+def is_ending(pod: Pod) -> bool:
+    view = script_view_of(pod.standing)
+    assert view is not None
+    return view.ending
+
+
+def test_an_end_that_processes_live_through_is_none_for_them(pod: Pod) -> None:
+    pod.worker.lives("trainer", 3)
+    pod.scripts.opened("a", saves=True)
+    pod.plan()
+    assert not pod.scripts.hold
+    assert not is_ending(pod)
+    for needs_saving in ({"leaving": (ME,)}, {"restart_round": 4}):
+        pod.plan(**needs_saving)
+        assert pod.scripts.hold
+        assert is_ending(pod)
+
+
+def test_who_lived_through_an_earlier_end_may_not_live_through_this_one(pod: Pod) -> None:
+    pod.worker.lives("trainer", 3)
+    pod.plan()
+    pod.join(3, Cause.MEMBERSHIP_CHANGED)
+    pod.job(FORMED, 4)
+    pod.job(FORMING, 5, planned=True)
+    assert is_ending(pod)
+    pod.join(4, Cause.MEMBERSHIP_CHANGED, live=True)
+    pod.job(FORMED, 5)
+    pod.job(FORMING, 6, planned=True)
+    assert not is_ending(pod)
+
+
+@pytest.mark.parametrize(
+    ("live", "restart_round", "expected"),
+    [
+        ((0, 1), 0, (True, False)),
+        ((0,), 0, (False, False)),
+        ((), 0, (False, False)),
+        ((0, 1), 3, (True, False)),
+        ((0, 1), 4, (False, True)),
+    ],
+)
+def test_a_trainer_learns_who_lives_through_the_change(
+    pod: Pod, live: tuple[int, ...], restart_round: int, expected: tuple[bool, bool]
+) -> None:
+    pod.job(FORMING, 4, live=live, restart_round=restart_round)
+    view = view_of(pod.standing)
+    assert view is not None
+    assert (view.live, view.restart) == expected
+
+
+def test_a_round_for_new_processes_is_not_over_for_who_missed_it(pod: Pod) -> None:
+    pod.job(FORMED, 4, participants=(OTHER,), live=(1,), restart_round=4)
+    assert (view := view_of(pod.standing))
+    assert view.restart
 
 
 def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

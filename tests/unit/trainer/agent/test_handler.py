@@ -33,7 +33,9 @@ from support.waiting import happened, in_time, joined, run, wait_until
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
-LOADED_ANEW = [f"elasticjob_torch.agent.{name}" for name in ("handler", "store", "hooks", "failures", "last_line")]
+LOADED_ANEW = [
+    f"elasticjob_torch.agent.{name}" for name in ("handler", "joined", "store", "hooks", "failures", "last_line")
+]
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
@@ -166,6 +168,7 @@ def fake_modules():
             "run": types.SimpleNamespace(get_args_parser=args_parser),
             "DistNetworkError": DistNetworkError,
             "DistStoreError": DistStoreError,
+            "HashStore": dict,
             "Store": FakeStore,
             "TCPStore": FakeTCPStore,
         },
@@ -1092,3 +1095,151 @@ def test_when_nobody_takes_steps_the_agent_looks_at_its_processes(sidecar, handl
     assert (said["round"], said["state"], said["local_rank"]) == (1, "Waits", 0)
     child.stdin.close()
     child.wait()
+
+
+# --- processes that live through changes
+
+
+class FakeLiving:
+    """Training processes that have opted in, and wait between two steps when the test says so."""
+
+    def __init__(self, news):
+        self.variables, self.waits, self.entered = {}, False, []
+
+    def started(self, start, count):
+        self.waits = False
+
+    def have_opted_in(self):
+        return True
+
+    def wait(self):
+        return self.waits
+
+    some_wait = wait
+
+    def enter(self, number, places):
+        self.waits = False
+        self.entered.append((number, places))
+
+    def over(self, number):
+        self.waits = True
+
+    def close(self):
+        self.variables = None
+
+
+@pytest.fixture
+def living(monkeypatch):
+    monkeypatch.setattr("elasticjob_torch.agent.going_on.Living", FakeLiving)
+
+
+class LiveAgent(FakeAgent):
+    """As torch's agent: its rendezvous makes new records of the workers, without pids."""
+
+    def _rendezvous(self, group):
+        self.info = group.spec.rdzv_handler.next_rendezvous()
+        record = {"local_rank": 0, "id": None, "global_rank": self.info.rank, "world_size": self.info.world_size}
+        roles = {"role_rank": self.info.rank, "role_world_size": self.info.world_size}
+        group.workers = [types.SimpleNamespace(**record, **roles)]
+        group.group_rank, group.group_world_size = self.info.rank, self.info.world_size
+        group.master_addr, group.master_port = self.info.bootstrap_store_info
+
+
+def live_agent(handler, looks):
+    """An agent whose looks find healthy processes, until they are all done."""
+    looks = iter(looks)
+
+    def look(group):
+        if (do := next(looks, None)) is None:
+            return types.SimpleNamespace(state="SUCCEEDED")
+        do(group)
+        return types.SimpleNamespace(state="HEALTHY", __bool__=lambda self: False)
+
+    agent = LiveAgent(handler, look)
+    agent.group.workers = [types.SimpleNamespace(id=os.getpid(), local_rank=0)]
+    return agent
+
+
+def run_agent(plugin, agent, looks):
+    """Let an agent look so many times, as torch's `_invoke_run` does."""
+    from elasticjob_torch.agent import hooks
+
+    def invoke(agent):
+        for _ in range(looks):
+            agent._monitor_workers(agent.group)
+            agent.waiting = agent.get_worker_group().spec.rdzv_handler.num_nodes_waiting()
+
+    hooks._looking_at_news(invoke)(agent)
+
+
+def test_processes_that_wait_are_kept_in_the_next_round(sidecar, plugin, living, handler):
+    enter(sidecar, handler, 1)
+    handler.told({0: {"RANK": "0"}})
+    agent = live_agent(handler, [lambda group: None] * 2)
+    sidecar.tell(round=2, phase="Forming", changed=True, handed=1)
+    wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.round == 2)
+    sidecar.answers[JOIN] = [handed(2, rank=0, world_size=3)]
+    run_agent(plugin, agent, 1)
+    assert [(body["after"], body["cause"], body.get("live")) for body in sidecar.said(JOIN)][1:] == [
+        (1, "MembershipChanged", True)
+    ]
+    assert agent.group.workers[0].id == os.getpid()
+    assert agent.waiting == 0
+    number, places = handler._going_on._living.entered[-1]
+    assert number == 2
+    assert places[0] == {
+        "RANK": "0",
+        "WORLD_SIZE": "3",
+        "ROLE_RANK": "0",
+        "ROLE_WORLD_SIZE": "3",
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "27400",
+        "ELASTICJOB_MASTER_ADDRESS": "10.0.0.2",
+        "TORCHELASTIC_RESTART_COUNT": "1",
+    }
+
+
+def test_processes_that_have_to_be_new_are_left_to_torch(sidecar, plugin, living, handler):
+    enter(sidecar, handler, 1)
+    handler.told({0: {"RANK": "0"}})
+    agent = live_agent(handler, [lambda group: None])
+    sidecar.tell(round=2, phase="Forming", changed=True, handed=1)
+    wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.round == 2)
+    sidecar.answers[JOIN] = [refusal(409, "NewProcesses")]
+    run_agent(plugin, agent, 1)
+    assert [worker.id for worker in agent.group.workers] == [os.getpid()]
+    sidecar.tell(restart=True)
+    wait_until("torch to stop them", handler.num_nodes_waiting)
+
+
+def test_a_newcomer_of_a_live_job_joins_once_its_processes_are_ready(sidecar, plugin, living, handler):
+    serves(sidecar)
+    sidecar.tell(round=5, phase="Formed", live=True, worldSize=2)
+    wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.live)
+    info = handler.next_rendezvous()
+    assert (info.rank, info.world_size, sidecar.said(JOIN)) == (0, 1, [])
+    handler.told({0: {"RANK": "0"}})
+    assert not handler.goes_on()
+    assert handler.num_nodes_waiting() == 0
+    handler._going_on._living.waits = True
+    assert handler.goes_on()
+    sidecar.answers[JOIN] = [handed(6, rank=0, world_size=3)]
+    assert handler.next_rendezvous().world_size == 3
+    assert [(body["cause"], body["live"]) for body in sidecar.said(JOIN)] == [("Started", True)]
+    assert sidecar.said("POST /v1/leave") == []
+
+
+def test_a_live_worker_whose_process_failed_leaves_until_another_is_ready(sidecar, plugin, living, handler):
+    enter(sidecar, handler, 1)
+    sidecar.tell(round=1, phase="Formed", handed=1, live=True)
+    wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.live)
+    failed(0, 42)
+    assert handler.next_rendezvous().world_size == 1
+    (left,) = sidecar.said("POST /v1/leave")
+    assert (left["cause"], left["detail"], left["exitCode"]) == ("WorkerFailed", "local rank 0, exit code 42", 42)
+    failed(0, 1)  # it fails again before it is ready: from now on as if it did not live
+    sidecar.answers[JOIN] = [handed(2)]
+    assert handler.next_rendezvous().world_size == 2
+    assert sidecar.said(JOIN)[-1]["live"] is False

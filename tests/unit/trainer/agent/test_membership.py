@@ -12,7 +12,8 @@ from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.sidecar import client
-from elasticjob_torch.sidecar.errors import Closed, Leaving, RoundBroken, SidecarUnavailable
+from elasticjob_torch.sidecar.calls import Interrupted
+from elasticjob_torch.sidecar.errors import Closed, Leaving, NewProcesses, RoundBroken, SidecarUnavailable
 from elasticjob_torch.wire import ProcessState
 from support.trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 from support.waiting import wait_until
@@ -378,3 +379,68 @@ def test_what_the_processes_do_is_told_and_a_sidecar_that_does_not_take_it_is_no
     sidecar.default = lambda path: refusal(409, "RoundBroken", "round 3 is over")
     member.tell_processes(3, ProcessState.STOPPED, 1)
     assert caplog.messages[-1] == "the sidecar is not told what the training processes do: round 3 is over"
+
+
+# --- processes that live through changes
+
+
+def test_a_join_says_whether_the_processes_run_on(sidecar, member):
+    sidecar.answers[JOIN] = [handed(1), handed(2)]
+    member.use(member.join())
+    member.join(have_ended=lambda: False)
+    assert [body.get("live", False) for body in sidecar.said(JOIN)] == [False, True]
+
+
+def test_a_join_ends_with_a_process_that_was_to_live_on(sidecar, member):
+    waits, ended = threading.Event(), []
+
+    def answer(path):
+        waits.wait(DEADLINE)
+        return refusal(409, "NoTrainer")
+
+    sidecar.default = answer
+    threading.Thread(target=lambda: (sidecar.await_(lambda: sidecar.said(JOIN), "the join"), ended.append(1))).start()
+    try:
+        with pytest.raises(Interrupted):
+            member.join(have_ended=lambda: bool(ended))
+    finally:
+        waits.set()
+    time.sleep(0.3)  # the join that was abandoned asks no more
+    assert len(sidecar.said(JOIN)) == 1
+
+
+def test_processes_that_have_to_be_new_are_told_apart(sidecar, member):
+    sidecar.answers[JOIN] = [refusal(409, "NewProcesses")]
+    with pytest.raises(NewProcesses):
+        member.join(have_ended=lambda: False)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_failure_is_told_when_the_worker_steps_out_and_not_again(sidecar, member, told):
+    enter(sidecar, member, 1)
+    if told:
+        sidecar.tell(round=2, phase="Forming")
+        await_view(member, lambda view: view.round == 2)
+    member.step_out("rank 1, exit code 3", 3)
+    (left,) = sidecar.said("POST /v1/leave")
+    cause = "MembershipChanged" if told else "WorkerFailed"
+    assert (left["cause"], left["detail"], left["exitCode"]) == (cause, "rank 1, exit code 3", 3)
+    enter(sidecar, member, 3)
+    joined = sidecar.said(JOIN)[-1]
+    assert (joined["cause"], joined.get("detail")) == ("MembershipChanged", None)
+
+
+def test_a_leave_that_is_not_taken_leaves_the_failure_to_the_join(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.answers["POST /v1/leave"] = [refusal(400, "BadRequest")]
+    member.step_out("rank 1, exit code 3", 3)
+    enter(sidecar, member, 2)
+    assert causes(sidecar)[-1] == (1, "WorkerFailed")
+
+
+def test_what_lives_is_told_and_a_refusal_is_not_raised(sidecar, member):
+    enter(sidecar, member, 4)
+    member.tell_live(4)
+    sidecar.answers["POST /v1/live"] = [refusal(409, "RoundBroken")]
+    member.tell_live(4)
+    assert [body["round"] for body in sidecar.said("POST /v1/live")] == [4, 4]

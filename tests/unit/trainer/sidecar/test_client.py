@@ -28,9 +28,8 @@ def test_join(sidecar, client):
     sidecar.answers["POST /v1/rendezvous"] = [handed(3, rank=1, world_size=4, run_id="uid")]
     where = {"store": StoreAddress("127.0.0.1", 27400), "master_address": "10.0.0.3"}
     assert client.join(2, JoinCause.STARTED, 60) == Round(number=3, rank=1, world_size=4, run_id="uid", **where)
-    assert sidecar.requests == [
-        ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60}),
-    ]
+    join = {"trainer": "t" * 32, "after": 2, "cause": "Started", "live": False, "timeout": 60}
+    assert sidecar.requests == [("POST /v1/rendezvous", join)]
 
 
 def test_store(sidecar, client):
@@ -63,6 +62,7 @@ def test_ends(sidecar, client):
         (410, "Leaving", errors.Leaving),
         (410, "StageFinished", errors.StageFinished),
         (409, "OtherScript", errors.OtherScript),
+        (409, "NewProcesses", errors.NewProcesses),
         (504, "JoinTimeout", errors.JoinTimeout),
         (504, "StoreTimeout", errors.StoreTimeout),
         (400, "BadRequest", SidecarRefusal),

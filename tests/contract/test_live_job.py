@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of real torchruns live through changes of their job: they keep their pids, and no step is done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.agents import SECONDS, until
+from contract.plane import Job, rendezvous
+from contract.trainers import Trainers, trainers
+
+NewJob = Callable[..., Job]
+SCRIPT = Path(__file__).parent / "live/script.py"
+
+
+def lives(job: Job, directory: Path) -> Any:
+    return trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+
+
+def pids(runs: Trainers, size: int, after: int = 0) -> dict[str, int]:
+    """By pod, once all of a group of `size` are in it; only the events from number `after` on count."""
+
+    def whole() -> dict[str, int]:
+        latest = {event["pod"]: event for event in runs.events()[after:]}
+        members = {pod: event["pid"] for pod, event in latest.items() if event["size"] == size}
+        return members if len(members) == size else {}
+
+    return until(whole, f"a group of {size}; so far {runs.events()}", SECONDS)
+
+
+def known_to_live(job: Job, size: int) -> None:
+    """The operator knows that all members live."""
+
+    def live(view: Any) -> bool:
+        found = rendezvous(view)
+        members = found.get("participants", "").partition("/")[0]  # indices, then incarnations
+        return found.get("phase") == "Formed" and found.get("live") == members
+
+    job.wait(live, f"{size} members known to live")
+
+
+def steps(runs: Trainers) -> dict[int, list[int]]:
+    """The steps that each process applied, in order, by pid."""
+    found: dict[int, list[int]] = {}
+    for file in runs.directory.glob("steps-*"):
+        for line in file.read_text().splitlines():
+            said = json.loads(line)
+            found.setdefault(said["pid"], []).append(said["step"])
+    return found
+
+
+def end(job: Job, runs: Trainers, size: int) -> None:
+    """All end with success some steps later; nobody has done a step twice, and none is missing."""
+    done = steps(runs)
+    total = max(max(each) for each in done.values()) + 50
+    (runs.directory / "total.new").write_text(str(total))
+    (runs.directory / "total.new").rename(runs.directory / "total")
+    job.closed("Complete")
+    until(lambda: [code for _, code in runs.ended if code == 0], "the torchruns to end", SECONDS)
+    done = steps(runs)
+    assert all(len(each) == len(set(each)) for each in done.values()), "a step was done twice"
+    assert set().union(*done.values()) == set(range(total))
+
+
+def test_scale_up_and_down(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1, maxReplicas=4)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        job.scale(3)
+        second = pids(runs, 3)
+        assert second.items() >= first.items()
+        seen = len(runs.events())
+        job.scale(2)
+        third = pids(runs, 2, seen)
+        assert second.items() >= third.items()
+        end(job, runs, 2)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_deleted_pod(new_job: NewJob, tmp_path: Path, rank: int) -> None:
+    """Others train on at once, also without rank 0, which served the store; a replacement comes in."""
+    job = new_job(replicas=3, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        lost = sorted(first)[rank]
+        job.delete_pod(lost)
+        second = pids(runs, 2, seen)
+        assert set(second.items()) == {(pod, pid) for pod, pid in first.items() if pod != lost}
+        third = pids(runs, 3, seen)
+        assert third.items() >= second.items()
+        end(job, runs, 3)
+
+
+def test_a_killed_process(new_job: NewJob, tmp_path: Path) -> None:
+    """Its agent starts another, which comes in when it is ready; the pod stays, and others keep their processes."""
+    job = new_job(replicas=3, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        lost = sorted(first)[1]
+        os.kill(first[lost], signal.SIGKILL)
+        second = pids(runs, 2, seen)
+        assert second.items() <= first.items()
+        third = pids(runs, 3, seen)
+        assert third.items() >= second.items()
+        assert third[lost] != first[lost]
+        assert not runs.ended
+        end(job, runs, 3)
+
+
+def test_a_killed_process_of_two(new_job: NewJob, tmp_path: Path) -> None:
+    """Torch stops the other one of its pod; those of other pods go on."""
+    job = new_job(replicas=2, minReplicas=1, nprocPerNode=2)
+    with lives(job, tmp_path) as runs:
+
+        def by_rank(after: int, size: int) -> dict[int, int]:
+            latest = {event["rank"]: event["pid"] for event in runs.events()[after:] if event["size"] == size}
+            return latest if len(latest) == size else {}
+
+        first = until(lambda: by_rank(0, 4), "a group of 4", SECONDS)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        os.kill(first[3], signal.SIGKILL)
+        second = until(lambda: by_rank(seen, 2), "a group of 2", SECONDS)
+        assert set(second.values()) <= set(first.values())
+        third = until(lambda: by_rank(seen, 4), "a group of 4 again", SECONDS)
+        assert set(third.values()) >= set(second.values())
+        assert len(set(third.values()) - set(first.values())) == 2
+        end(job, runs, 4)
+
+
+def test_a_restart_on_demand_has_new_processes(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        job.patch(restartedAt="2026-11-27T00:00:00Z")
+        second = pids(runs, 2, seen)
+        assert second.keys() == first.keys()
+        assert not set(second.values()) & set(first.values())
+
+
+def test_a_script_that_fails_restarts_alone_and_is_counted(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        fails, other = sorted(first)
+        runs.order(f"fail-{fails}")
+        assert pids(runs, 1, seen) == {other: first[other]}
+        again = pids(runs, 2, seen)
+        assert again[other] == first[other]
+        assert again[fails] != first[fails]
+        assert job.view()["job"]["status"]["restarts"] == 1
+        end(job, runs, 2)

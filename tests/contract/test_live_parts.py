@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts by which processes live through changes, each by itself, with real torch in one process."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import elasticjob_torch
+from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.connecting import connect_alone
+from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.refusals import CannotLive, refuse
+from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rounds_of
+from elasticjob_torch.live.state import Registry
+from elasticjob_torch.live.step import Beginning, Steps
+from elasticjob_torch.live.torch_private import begin_anew, renew
+from elasticjob_torch.live.transfer import CannotShare, Standing, pieces, sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    connect_alone()
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def model_and_optimizer() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1)).double()
+    return model, torch.optim.Adam(model.parameters(), 1e-2)
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    model(torch.randn(4, 3, dtype=torch.float64)).sum().backward()
+    optimizer.step()
+
+
+# --- a step
+
+
+def test_a_step_counts_once_applied_and_is_restored_otherwise() -> None:
+    restored: list[int] = []
+    steps = Steps(5)
+    steps.begin(lambda: restored.append(1))
+    steps.broken()
+    assert (steps.number, restored) == (5, [1])
+    steps.begin(lambda: restored.append(2))
+    steps.mark_applied()
+    steps.broken()
+    assert (steps.number, restored) == (6, [1])
+    steps.begin(lambda: restored.append(3))
+    steps.end()
+    assert (steps.number, restored) == (7, [1])
+    steps.broken()
+    assert (steps.number, restored) == (7, [1])
+
+
+def test_a_step_done_again_begins_as_it_did() -> None:
+    torch.manual_seed(3)
+    random.seed(3)
+    model, _ = model_and_optimizer()
+    model.append(torch.nn.Dropout(0.5))
+    x = torch.randn(4, 3, dtype=torch.float64)
+    beginning = Beginning(model.buffers())
+    first, chance = model(x), random.random()
+    first.sum().backward()
+    moved = [buffer.clone() for buffer in model.buffers()]
+    beginning.restore(model.parameters())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(model(x), first)
+    assert random.random() == chance
+    assert all(torch.equal(one, other) for one, other in zip(moved, model.buffers(), strict=True))
+
+
+def test_a_scaler_can_unscale_in_a_step_that_is_done_again() -> None:
+    model = torch.nn.Linear(3, 1)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cpu")
+    for _ in range(2):
+        scaler.scale(model(torch.ones(2, 3)).sum()).backward()
+        scaler.unscale_(optimizer)  # raises where it is called twice in a step
+        begin_anew(scaler)
+
+
+# --- the state
+
+
+def registered() -> tuple[torch.nn.Module, torch.optim.Optimizer, Any, Registry]:
+    model, optimizer = model_and_optimizer()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    return model, optimizer, scheduler, Registry(model, {"optimizer": optimizer, "scheduler": scheduler})
+
+
+def test_a_newcomer_has_the_senders_state_and_keeps_its_memory() -> None:
+    model, optimizer, scheduler, registry = registered()
+    for _ in range(3):
+        train(model, optimizer)
+        scheduler.step()
+    other, its_optimizer, its_scheduler, its_registry = registered()
+    places = [parameter.data_ptr() for parameter in other.parameters()]
+    held = registry.hold()
+    received = its_registry.prepare(held.tree)
+    for mine, theirs in zip(received.tensors, held.tensors, strict=True):
+        mine.copy_(theirs)
+    its_registry.load(received)
+    assert [parameter.data_ptr() for parameter in other.parameters()] == places
+    assert all(torch.equal(a, b) for a, b in zip(other.state_dict().values(), model.state_dict().values(), strict=True))
+    assert its_scheduler.state_dict() == scheduler.state_dict()
+    torch.manual_seed(1)
+    train(model, optimizer)
+    torch.manual_seed(1)
+    train(other, its_optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
+
+
+def test_the_state_that_is_sent_is_no_copy() -> None:
+    model, optimizer, _, registry = registered()
+    train(model, optimizer)
+    held = {tensor.data_ptr() for tensor in registry.hold().tensors}
+    assert {parameter.data_ptr() for parameter in model.parameters()} <= held
+    assert {state["exp_avg"].data_ptr() for state in optimizer.state.values()} <= held
+
+
+def test_models_that_differ_are_described_differently() -> None:
+    *_, one = registered()
+    *_, other = registered()
+    assert one.shape() == other.shape()
+    wider = torch.nn.Linear(3, 3)
+    assert Registry(wider, {}).shape() != Registry(torch.nn.Linear(3, 2), {}).shape()
+    assert Registry(wider, {"a": wider}).shape() != Registry(wider, {}).shape()
+
+
+@pytest.mark.parametrize(
+    ("standings", "rank"),
+    [
+        pytest.param([(0, 0), (0, 0)], 0, id="all new"),
+        pytest.param([(0, 5), (0, 9), (0, 9)], 1, id="the newest checkpoint"),
+        pytest.param([(0, 99), (3, 7)], 1, id="a newcomer's checkpoint is no training"),
+        pytest.param([(3, 7), (3, 8), (2, 9)], 1, id="a step apart, and one of an older round"),
+        pytest.param([(3, 7), (3, 7)], None, id="all the same"),
+        pytest.param([(-1, 9), (2, 5)], 1, id="a part of a state"),
+    ],
+)
+def test_the_member_that_has_trained_furthest_sends(standings: list[tuple[int, int]], rank: int | None) -> None:
+    assert sender([Standing(*each) for each in standings]) == rank
+
+
+def test_a_group_without_a_whole_state_does_not_train() -> None:
+    with pytest.raises(CannotShare, match="no member of the group has a whole state"):
+        sender([Standing(-1, 5), Standing(-1, 3)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+def test_a_tensor_goes_in_pieces_of_bounded_size(dtype: torch.dtype) -> None:
+    tensor = torch.ones(7, 11).to(dtype)
+    found = list(pieces(tensor, 100))
+    assert max(piece.numel() for piece in found) <= 100
+    assert sum(piece.numel() for piece in found) == tensor.numel() * tensor.element_size()
+    for piece in found:
+        piece.zero_()
+    assert not tensor.any()
+    assert len(list(pieces(torch.tensor(1.0), 100))) == 1
+    assert list(pieces(torch.empty(0), 100)) == []
+
+
+# --- connections
+
+
+def connection() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+    return client, accepted
+
+
+def test_only_the_groups_own_connections_are_cut() -> None:
+    before = connection()
+    links = Links()
+    listener = socket.create_server(("127.0.0.1", 0))
+    mine = connection()
+    path = socket.socketpair()
+    assert links.own_addresses() == {"127.0.0.1"}
+    links.formed({"127.0.0.1"})
+    after = connection()
+    assert not links.are_broken()
+    links.cut()
+    assert links.are_broken()
+    assert [mine[0].recv(1), mine[1].recv(1)] == [b"", b""]
+    for one, other in (before, after, path):
+        one.sendall(b"x")
+        assert other.recv(1) == b"x"
+    with socket.create_connection(listener.getsockname()):
+        listener.accept()[0].close()
+    for each in (*before, *mine, *after, *path, listener):
+        each.close()
+
+
+def test_connections_to_others_are_never_cut() -> None:
+    links = Links()
+    mine = connection()
+    links.formed({"192.0.2.1"})
+    links.cut()
+    mine[0].sendall(b"x")
+    assert mine[1].recv(1) == b"x"
+    for each in mine:
+        each.close()
+
+
+def test_a_connection_at_its_end_breaks_the_group() -> None:
+    links = Links()
+    mine = connection()
+    links.formed({"127.0.0.1"})
+    assert not links.are_broken()
+    mine[1].close()
+    assert links.are_broken()
+    mine[0].close()
+
+
+def test_a_descriptor_that_is_used_again_is_not_cut() -> None:
+    links = Links()
+    mine = connection()
+    links.formed({"127.0.0.1"})
+    numbers = {each.fileno() for each in mine}
+    for each in mine:
+        each.close()
+    others = connection()
+    assert {each.fileno() for each in others} == numbers
+    links.cut()
+    others[0].sendall(b"x")
+    assert others[1].recv(1) == b"x"
+    for each in others:
+        each.close()
+
+
+# --- exceptions
+
+GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:4711"
+
+
+class Broken:
+    def are_broken(self) -> bool:
+        return True
+
+
+class Whole:
+    def are_broken(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("error", "links", "is_the_groups"),
+    [
+        (dist.DistBackendError("x"), Whole(), True),
+        (dist.DistNetworkError("x"), Whole(), True),
+        (RuntimeError(GLOO), Broken(), True),
+        (RuntimeError(GLOO), None, True),
+        (RuntimeError(GLOO), Whole(), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), Broken(), False),
+        (ConnectionResetError("Connection reset by peer"), Broken(), False),
+        (NotImplementedError(GLOO), Broken(), False),
+        (KeyboardInterrupt(), Broken(), False),
+        (NoNextRound(GLOO), Broken(), False),
+    ],
+)
+def test_which_exceptions_belong_to_the_group(error: BaseException, links: Any, is_the_groups: bool) -> None:
+    assert belongs(error, links) is is_the_groups
+
+
+# --- DDP
+
+
+def test_a_renewed_ddp_has_the_first_order_of_buckets_and_one_set_of_hooks(alone: None) -> None:
+    """As a newcomer's has; the rebuilt order would mix the gradients of different parameters."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+    ddp = DistributedDataParallel(module)
+    x = torch.randn(2, 3)
+    for _ in range(3):
+        ddp(x).sum().backward()
+        module.zero_grad()
+    module(x).sum().backward()
+    expected = [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
+    module.zero_grad()
+    dist.destroy_process_group()
+    connect_alone()
+    renewed = renew(ddp, {})
+    assert renewed is ddp
+    assert not ddp._has_rebuilt_buckets
+    for _ in range(3):
+        renewed(x).sum().backward()
+        assert all(torch.equal(a, b.grad) for a, b in zip(expected, module.parameters(), strict=True))
+        module.zero_grad()
+
+
+def test_a_torch_without_the_private_calls_makes_a_new_ddp(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = torch.nn.Linear(3, 1)
+    ddp = DistributedDataParallel(module)
+    monkeypatch.delattr(DistributedDataParallel, "_ddp_init_helper")
+    with pytest.raises(AttributeError):  # here the new one lacks it, too: it was made
+        renew(ddp, {})
+
+
+# --- refusals
+
+
+class FSDPModule(torch.nn.Linear):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model": [torch.nn.Linear(1, 1)]}, "model must be one torch.nn.Module, not list"),
+        ({"optimizer": [1, 2]}, "optimizer must be one torch.optim.Optimizer, not list"),
+        ({"model": torch.nn.ReLU()}, "model has no parameter that needs a gradient"),
+        ({"model": FSDPModule(1, 1)}, r"model is sharded \(FSDPModule\)"),
+        ({"options": {"static_graph": True}}, "leave it out of ddp="),
+        ({"options": {"process_group": object()}}, "process_group does not live through a change"),
+        ({"subgroups": 2}, "2 process groups beside the whole one; make them in on_change="),
+    ],
+)
+def test_what_cannot_live_is_refused_in_a_sentence(change: dict[str, Any], words: str) -> None:
+    model, optimizer = model_and_optimizer()
+    given: dict[str, Any] = {"model": model, "optimizer": optimizer, "options": {}, "subgroups": 0}
+    refuse(**given)
+    with pytest.raises(CannotLive, match=words):
+        refuse(**{**given, **change})
+
+
+def test_a_model_in_ddp_and_a_group_are_refused(alone: None) -> None:
+    model, optimizer = model_and_optimizer()
+    with pytest.raises(CannotLive, match="leave init_process_group"):
+        elasticjob_torch.elastic(model, optimizer)
+    with pytest.raises(CannotLive, match="pass the module itself"):
+        elasticjob_torch.elastic(DistributedDataParallel(model), optimizer)
+
+
+def test_a_framework_that_keeps_rank_and_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = types.ModuleType("accelerate.state")
+    state.PartialState = types.SimpleNamespace(_shared_state={})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "accelerate.state", state)
+    refuse(*model_and_optimizer(), {}, 0)
+    state.PartialState._shared_state["rank"] = 0  # type: ignore[attr-defined]
+    with pytest.raises(CannotLive, match="Accelerate is in use"):
+        refuse(*model_and_optimizer(), {}, 0)
+
+
+# --- outside an ElasticJob
+
+
+def test_outside_an_elasticjob_there_is_one_round() -> None:
+    rounds = Fixed({"RANK": "1", "WORLD_SIZE": "3"})
+    assert rounds.following() == Place(1, 1, 3, "", 0)
+    assert not rounds.is_over()
+    with pytest.raises(NoNextRound, match="no ElasticJob forms another"):
+        rounds.following()
+
+
+def test_a_process_of_a_torchrun_below_the_jobs_has_no_round_of_the_job(tmp_path: Path) -> None:
+    ours = {"ELASTICJOB_LIVE": f"{tmp_path}/none", "ELASTICJOB_ENDPOINT": "127.0.0.1:1", "ELASTICJOB_AGENT": "1:2:run"}
+    assert isinstance(rounds_of({**ours, "TORCHELASTIC_RUN_ID": "another"}), Fixed)
+    with pytest.raises(NoNextRound, match="does not answer"):
+        rounds_of({**ours, "TORCHELASTIC_RUN_ID": "run"})
+
+
+def test_an_agent_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoNextRound, match=f"does not answer at {tmp_path}/none"):
+        OfAgent(f"{tmp_path}/none", {})
+
+
+def test_the_same_script_runs_alone(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "ELASTICJOB_LIVE"):
+        monkeypatch.delenv(name, raising=False)
+    torch.manual_seed(0)
+    model, optimizer = model_and_optimizer()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    seen: list[tuple[int, int]] = []
+    group = elasticjob_torch.elastic(
+        model, optimizer, schedulers=[scheduler], step=3, on_change=lambda *given: seen.append(given)
+    )
+    assert (group.rank, group.size, group.step, seen) == (0, 1, 3, [(0, 1)])
+    numbers = []
+    for number in group.steps(6):
+        numbers.append(number)
+        with group:
+            train(group.model, optimizer)
+    assert (numbers, group.step) == ([3, 4, 5], 6)
+    assert scheduler.get_last_lr() == [pytest.approx(1e-2 / 8)]
+
+
+def test_an_error_of_the_script_is_its_own(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "ELASTICJOB_LIVE"):
+        monkeypatch.delenv(name, raising=False)
+    model, optimizer = model_and_optimizer()
+    group = elasticjob_torch.elastic(model, optimizer)
+    with pytest.raises(ValueError, match="mine"), group:
+        raise ValueError("mine")
+    assert group.step == 0
+
+
+def test_the_variables_of_each_round_are_set(tmp_path: Path) -> None:
+    from elasticjob_torch.agent.living import Living
+
+    living = Living()
+    living.started("s", 1)
+    given = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4711"}
+    living.enter(4, {0: given})
+    environment = {**living.variables, "ELASTICJOB_START": "s", "LOCAL_RANK": "0", "RANK": "0"}
+    rounds = OfAgent(environment["ELASTICJOB_LIVE"], environment)
+    assert rounds.following() == Place(4, 1, 2, "127.0.0.1", 4711)
+    assert environment["RANK"] == "1"
+    living.stop("not waiting")
+    living.close()
+    assert not os.path.exists(environment["ELASTICJOB_LIVE"])

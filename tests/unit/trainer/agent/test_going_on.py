@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When processes go on into the next round, and when new ones get ready before their agent joins."""
+
+import subprocess
+import sys
+
+import pytest
+
+from elasticjob_torch import wire
+from elasticjob_torch.agent import going_on
+from elasticjob_torch.agent.going_on import BUSY_SECONDS, NEWS_SECONDS, READY_SECONDS, GoingOn
+from support.waiting import wait_until
+
+PLACES = {0: {"RANK": "0"}}
+
+
+class FakeLiving:
+    """The processes, which wait and opt in as the test says."""
+
+    def __init__(self, news):
+        self.variables, self.opted_in, self.waits, self.said = {"ELASTICJOB_LIVE": "/x"}, False, False, []
+
+    def started(self, start, count):
+        self.said.append(("started", start, count))
+
+    def have_opted_in(self):
+        return self.opted_in
+
+    def wait(self):
+        return self.opted_in and self.waits
+
+    def some_wait(self):
+        return self.waits
+
+    def enter(self, number, places):
+        self.waits = False
+        self.said.append(("enter", number))
+
+    def over(self, number):
+        self.said.append(("over", number))
+
+    def stop(self, reason):
+        self.said.append(("stop", reason))
+
+    def close(self):
+        self.said.append("closed")
+
+
+class Agent:
+    def __init__(self):
+        self.now, self.told = 0.0, []
+        self.going_on = GoingOn(lambda: None, self.told.append, lambda: self.now)
+
+    @property
+    def living(self):
+        return self.going_on._living
+
+    def start(self, number=1, *, opted_in=True):
+        said = self.going_on.started("a", PLACES, number)
+        self.living.opted_in = opted_in
+        return said
+
+    def look(self, seen=None, *, over=False, pids=()):
+        self.going_on.look(seen or view(), over, pids)
+
+
+@pytest.fixture
+def agent(monkeypatch):
+    monkeypatch.setattr(going_on, "Living", FakeLiving)
+    return Agent()
+
+
+def view(phase="Formed", **more):
+    return wire.View(round=1, phase=wire.Phase(phase), **more)
+
+
+LIVE = view(live=True)
+
+
+def test_processes_that_have_opted_in_go_on_once_they_wait_and_their_round_is_over(agent):
+    assert agent.start() == {"ELASTICJOB_LIVE": "/x"}
+    assert not agent.going_on.go_on(True, view())
+    agent.living.waits = True
+    assert not agent.going_on.go_on(False, view())
+    assert agent.going_on.go_on(True, view())
+
+
+def test_processes_that_have_not_opted_in_are_stopped_at_once(agent):
+    agent.start(opted_in=False)
+    agent.living.waits = True
+    agent.look(over=True)
+    assert agent.going_on.count(1, view()) == 1
+    assert not agent.going_on.go_on(True, view())
+
+
+def test_a_change_that_needs_new_processes_is_not_lived_through(agent):
+    agent.start()
+    agent.living.waits = True
+    agent.look(over=True)
+    assert agent.going_on.count(1, view(restart=True)) == 1
+    assert not agent.going_on.go_on(True, view(restart=True))
+
+
+def test_processes_are_told_once_that_their_round_is_over_and_have_time_to_end_their_step(agent):
+    agent.start()
+    agent.look(over=True)
+    agent.look(over=True)
+    assert agent.living.said.count(("over", 1)) == 1
+    assert agent.going_on.count(2, view()) == 0
+    agent.now += BUSY_SECONDS + 1
+    assert agent.going_on.count(2, view()) == 2
+    assert agent.going_on.count(0, view()) == 0
+
+
+def test_the_sidecar_is_told_once_that_all_processes_of_a_round_live(agent):
+    agent.start(opted_in=False)
+    agent.look()
+    assert agent.told == []
+    agent.living.opted_in = True
+    agent.look()
+    agent.look()
+    wait_until("the sidecar to be told", lambda: agent.told)
+    assert agent.told == [1]
+
+
+def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
+    agent.start()
+    agent.living.waits = True
+    agent.look()
+    agent.now += NEWS_SECONDS + 1
+    agent.look(view("Forming"))  # a change is on its way
+    assert not any(said[0] == "stop" for said in agent.living.said)
+    agent.look()
+    ((_, reason),) = [said for said in agent.living.said if said[0] == "stop"]
+    assert "a connection was closed in round 1" in reason
+
+
+def test_an_error_of_the_last_group_of_a_closed_job_ends_the_processes(agent):
+    agent.start()
+    agent.living.waits = True
+    agent.look(view("Closed"))
+    agent.now += NEWS_SECONDS + 1
+    agent.look(view("Closed"))
+    assert agent.living.said[-1][0] == "stop"
+
+
+def test_a_step_that_ends_meanwhile_does_not_count_as_an_error(agent):
+    agent.start()
+    agent.living.waits = True
+    agent.look()
+    agent.living.waits = False
+    agent.now += NEWS_SECONDS + 1
+    agent.look()
+    agent.living.waits = True
+    agent.look()
+    assert not any(said[0] == "stop" for said in agent.living.said)
+
+
+@pytest.mark.parametrize(
+    ("seen", "alone"),
+    [
+        (LIVE, True),
+        (None, False),
+        (view(), False),
+        (view(live=True, leaving=True), False),
+        (view(live=True, closed=True), False),
+    ],
+)
+def test_processes_of_a_live_job_get_ready_before_their_agent_joins(agent, seen, alone):
+    assert agent.going_on.begins_alone(seen) is alone
+    assert agent.going_on.is_alone is alone
+
+
+def test_processes_that_are_ready_join_whatever_the_round_does(agent):
+    agent.going_on.begins_alone(LIVE)
+    agent.start()
+    assert ("enter", 1) not in agent.living.said
+    assert not agent.going_on.go_on(False, LIVE)
+    assert agent.going_on.count(1, LIVE) == 0
+    agent.living.waits = True
+    assert agent.going_on.go_on(False, LIVE)
+    agent.going_on.entered(5, PLACES)
+    assert agent.living.said[-1] == ("enter", 5)
+    assert not agent.going_on.is_alone
+
+
+@pytest.mark.parametrize("seen", [view(live=True, leaving=True), view(closed=True), view(restart=True)])
+def test_nobody_gets_ready_for_a_round_that_does_not_come(agent, seen):
+    agent.going_on.begins_alone(LIVE)
+    agent.start(opted_in=False)
+    assert agent.going_on.count(0, seen) == 1
+
+
+def test_processes_that_never_opt_in_are_started_anew_in_a_round(agent):
+    agent.going_on.begins_alone(LIVE)
+    agent.start(opted_in=False)
+    agent.now += READY_SECONDS + 1
+    assert agent.going_on.count(0, LIVE) == 1
+    assert not agent.going_on.begins_alone(LIVE)
+    assert agent.going_on.begins_alone(LIVE)
+
+
+def test_the_end_of_a_process_is_seen_and_not_reaped(agent):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    agent.start()
+    agent.look(pids=[child.pid])
+    assert not agent.going_on.have_ended()
+    child.kill()
+    wait_until("its end", agent.going_on.have_ended)
+    assert child.wait() == -9
+    child.stdin.close()
+
+
+def test_a_container_without_a_place_for_a_socket_restarts_its_processes(agent, monkeypatch):
+    def refuse(news):
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(going_on, "Living", refuse)
+    assert agent.going_on.started("a", PLACES, 1) == {}
+    agent.look(over=True)
+    assert agent.going_on.count(1, view()) == 1
+    assert not agent.going_on.go_on(True, view())
+    agent.going_on.close()
+
+
+def test_an_agent_that_has_started_nothing_has_nothing_to_close(agent):
+    agent.going_on.close()
+    assert agent.living is None
+    agent.start()
+    agent.going_on.close()
+    assert agent.living.said[-1] == "closed"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides when an agent's training processes go on into the next round, and when new ones get ready before they join.
+
+Torch's agent knows one way to enter a round: stop the processes, join, start new ones. Here are the two others. Where
+all processes have opted in and wait between two steps, the agent joins while they run. And where a job lives through
+changes, a newcomer's processes are started before it joins, in a world of their own, so that nobody waits for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from elasticjob_torch import wire
+from elasticjob_torch.agent.living import Living
+from elasticjob_torch.agent.processes import read_stat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+log = logging.getLogger(__name__)
+
+# Until processes end their step after their round is over, as while they save, evaluate or compile.
+BUSY_SECONDS = 60.0
+# Until a newcomer's processes are ready; then it joins without, and they are started anew in the round.
+READY_SECONDS = 600.0
+# Between an error of the group and news of a change; without, the processes end.
+NEWS_SECONDS = 30.0
+
+
+class GoingOn:
+    """The processes of one agent, as far as they live through changes.
+
+    Args:
+        news: called, in any thread, when a process begins to wait.
+        tell_live: tells the sidecar that all processes of a round have opted in; called in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        news: Callable[[], object],
+        tell_live: Callable[[int], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._news, self._tell_live, self._clock = news, tell_live, clock
+        self._living: Living | None = None  # made with the first processes
+        self._round = 0  # that the processes are in, 0 for none
+        self._told_live = 0  # the last round of which the sidecar knows that
+        self._over_since: float | None = None
+        self._waiting_since: float | None = None
+        self._alone_since: float | None = None  # the processes were started in a world of their own
+        self._pids: tuple[int, ...] = ()
+
+    @property
+    def is_alone(self) -> bool:
+        """Say whether the processes were started in a world of their own, and have not been in a round."""
+        return self._alone_since is not None
+
+    def begins_alone(self, view: wire.View | None) -> bool:
+        """Say whether processes are to get ready before this agent joins; if so, they are from now on alone."""
+        failed, self._alone_since = self.is_alone, None
+        if failed or view is None or not view.live or _has_no_next(view):
+            return False
+        self._alone_since = self._clock()
+        return True
+
+    def started(self, start: str, processes: Mapping[int, Mapping[str, str]], number: int) -> dict[str, str]:
+        """Processes are started: with this id of their start, torch's variables by local rank, and in this round;
+        return variables for them. Without a socket they cannot opt in, and restart at each change."""
+        if self._living is None:
+            try:
+                self._living = Living(self._news)
+            except OSError as error:  # no folder for temporary files, or its path is too long for a socket
+                log.info("training processes cannot live through changes here: %s", error)
+                return {}
+        self._living.started(start, len(processes))
+        self._round = 0
+        if not self.is_alone:
+            self.entered(number, processes)
+        return self._living.variables
+
+    def entered(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
+        """The processes are in this round, with these variables by local rank."""
+        self._round, self._alone_since = number, None
+        self._over_since = self._waiting_since = None
+        if self._living is not None:
+            self._living.enter(number, places)
+
+    def look(self, view: wire.View | None, over: bool, pids: Iterable[int]) -> None:
+        """Note the sidecar's view, whether the processes' round is over, and their pids. Returns at once."""
+        self._pids = tuple(pids)
+        living = self._living
+        if living is None or not self._round:
+            return
+        now = self._clock()
+        if over:
+            if self._over_since is None:
+                self._over_since = now
+                living.over(self._round)
+            self._waiting_since = None
+            return
+        if living.have_opted_in() and self._told_live < self._round:
+            self._told_live = self._round
+            threading.Thread(target=self._tell_live, args=(self._round,), daemon=True).start()
+        if not living.some_wait():
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since > NEWS_SECONDS and view is not None and view.phase != wire.Phase.FORMING:
+            self._waiting_since = now
+            living.stop(
+                f"a connection was closed in round {self._round}, and no change of the group followed within "
+                f"{NEWS_SECONDS:g} s"
+            )
+
+    def count(self, waiting: int, view: wire.View | None) -> int:
+        """Return how many nodes to report as waiting, where torch would count ``waiting``: 0 while the processes go on
+        by themselves, else torch stops them."""
+        if self.is_alone:
+            late = self._clock() - (self._alone_since or 0.0) > READY_SECONDS
+            return 1 if late or (view is not None and (_has_no_next(view) or view.restart)) else 0
+        if not waiting or not self._may_live(view):
+            return waiting
+        busy = self._over_since is None or self._clock() - self._over_since <= BUSY_SECONDS
+        return 0 if busy else waiting
+
+    def go_on(self, over: bool, view: wire.View | None) -> bool:
+        """Say whether the agent joins now, with the processes that run. ``over``: their round is."""
+        living = self._living
+        if living is None or not living.wait():
+            return False
+        return self.is_alone or (over and self._may_live(view))
+
+    def have_ended(self) -> bool:
+        """Say whether any of the processes has ended. Reads the kernel's records, and reaps nothing."""
+        return any((stat := read_stat(pid)) is None or stat.state in "ZX" for pid in self._pids)
+
+    def close(self) -> None:
+        """End the socket. May be called again."""
+        if self._living is not None:
+            self._living.close()
+
+    def _may_live(self, view: wire.View | None) -> bool:
+        return self._living is not None and self._living.have_opted_in() and not (view is not None and view.restart)
+
+
+def _has_no_next(view: wire.View) -> bool:
+    return view.leaving or view.closed

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's side of training processes that live through changes of the group.
+
+Each such process connects to a socket of the agent when it has opted in, and says whenever it is between two steps and
+waits for a round. `Living` knows which of the processes started last wait, and gives them their places in the round
+that the agent has entered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.agent.messages import SOCKET, Enter, Message, Over, Stop, Waits, received, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
+
+_SEND_SECONDS = 5.0
+
+
+class Living:
+    """The processes of one agent that have opted in. ``news`` is called, in any thread, when one begins to wait."""
+
+    def __init__(self, news: Callable[[], object] = lambda: None) -> None:
+        self._news = news
+        self._lock = threading.Lock()
+        self._start, self._count = "", 0  # of the processes that were started last
+        self._processes: dict[int, tuple[Waits, socket.socket]] = {}  # by local rank: what each has said last
+        self._round = self._over = 0  # the round that they are in, 0 for none; the last one that is over
+        self._places: Mapping[int, Mapping[str, str]] = {}  # in that round
+        self._folder = tempfile.mkdtemp(prefix="elasticjob-live-")
+        os.chmod(self._folder, 0o755)  # noqa: S103 - a training process may run as another user
+        path = os.path.join(self._folder, "socket")
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        os.chmod(path, 0o666)  # noqa: S103 - see above
+        self._server.listen()
+        threading.Thread(target=_accept, args=(self._server, weakref.ref(self)), daemon=True).start()
+        self._end = weakref.finalize(self, _end, self._server, self._folder)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """For the environment of training processes: where the socket is."""
+        return {SOCKET: os.path.join(self._folder, "socket")}
+
+    def started(self, start: str, count: int) -> None:
+        """So many processes are started now, with this id of their start. They are in no round."""
+        with self._lock:
+            self._start, self._count, self._round, self._places, self._processes = start, count, 0, {}, {}
+
+    def have_opted_in(self) -> bool:
+        """Say whether all processes that were started last live through changes."""
+        return 0 < self._count == len(self._processes)
+
+    def wait(self) -> bool:
+        """Say whether all processes that were started last wait for the next round."""
+        return self.have_opted_in() and all(self._waits(said) for said, _ in list(self._processes.values()))
+
+    def some_wait(self) -> bool:
+        """Say whether any process waits for the next round."""
+        return any(self._waits(said) for said, _ in list(self._processes.values()))
+
+    def enter(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
+        """Give the processes their places in the round, torch's variables by local rank; later to those that have not
+        opted in yet."""
+        with self._lock:
+            self._round, self._places = number, places
+            for said, to in self._processes.values():
+                self._answer(said, to)
+
+    def over(self, number: int) -> None:
+        """Tell the processes that the round is over."""
+        with self._lock:
+            self._over = number
+            for _, to in self._processes.values():
+                _send(Over(round=number), to)
+
+    def stop(self, reason: str) -> None:
+        """Tell the processes that wait for the next round that they do not live on."""
+        with self._lock:
+            for said, to in self._processes.values():
+                if self._waits(said):
+                    _send(Stop(reason=reason), to)
+
+    def close(self) -> None:
+        """End the socket. May be called again."""
+        self._end()
+
+    def said(self, waits: Waits, by: socket.socket) -> bool:
+        """In the thread that reads: a process waits. Return False if it is not one of those started last."""
+        with self._lock:
+            if waits.start != self._start or not 0 <= waits.local_rank < self._count:
+                return False
+            self._processes[waits.local_rank] = waits, by
+            self._answer(waits, by)
+        self._news()
+        return True
+
+    def _waits(self, said: Waits) -> bool:
+        return said.round >= self._round
+
+    def _answer(self, said: Waits, to: socket.socket) -> None:
+        if self._waits(said) or said.local_rank not in self._places:
+            return
+        _send(Enter(round=self._round, variables=dict(self._places[said.local_rank])), to)
+        if self._over >= self._round:
+            _send(Over(round=self._round), to)
+
+
+def _send(message: Message, to: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the process has ended, which torch's agent sees
+        send(to, message)
+
+
+def _accept(server: socket.socket, living: weakref.ref[Living]) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:  # closed
+            return
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_SEND_SECONDS), 0))
+        threading.Thread(target=_read, args=(connection, living), daemon=True).start()
+
+
+def _read(connection: socket.socket, living: weakref.ref[Living]) -> None:
+    with connection:
+        try:
+            for message in received(connection):
+                held = living()
+                if held is None or not isinstance(message, Waits) or not held.said(message, connection):
+                    return
+                del held
+        except ValueError as error:
+            log.warning("a training process is not understood: %s", error)
+
+
+def _end(server: socket.socket, folder: str) -> None:
+    with contextlib.suppress(OSError):
+        server.shutdown(socket.SHUT_RDWR)  # close() alone would not wake the thread
+    server.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group that a training script sees: one step is one `with` block, and a broken step is done again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
+from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.refusals import refuse
+from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
+from elasticjob_torch.live.state import Registry, Stateful
+from elasticjob_torch.live.step import Beginning, Steps
+from elasticjob_torch.live.torch_private import begin_anew, renew, subgroups
+from elasticjob_torch.live.transfer import CannotShare, Member, Standing, gather, receive, send, sender
+from elasticjob_torch.script.api import forget_round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+log = logging.getLogger(__name__)
+
+# Steps go on for so long after their round is over, so that all can leave between two of them; then they are cut.
+_GRACE_SECONDS, _GRACE_STEPS = 0.2, 3.0
+
+
+def elastic(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    schedulers: Iterable[Any] = (),
+    state: Mapping[str, Stateful] | None = None,
+    step: int = 0,
+    on_change: Callable[[int, int], object] | None = None,
+    ddp: Mapping[str, Any] | None = None,
+    timeout: timedelta = timedelta(minutes=30),
+) -> Group:
+    """Wrap the model in DDP, join the training's group, and return it once all members have the same state.
+
+    From now on this process lives through changes of the group. All members have the state of the one that has trained
+    furthest: the model's parameters and buffers, the optimizer, the schedulers, and ``state``.
+
+    Outside an ElasticJob the same script runs alone, or below a plain torchrun, which restarts it at a change.
+
+    Args:
+        schedulers: learning rate schedulers, stepped after each step of the optimizer; the script does not step them.
+        state: what else members have in common, by name: objects with ``state_dict`` and ``load_state_dict``.
+        step: how many steps the loaded checkpoint has behind it.
+        on_change: called with rank and world size in each new group, the first included.
+        ddp: options of ``DistributedDataParallel``.
+        timeout: of each collective.
+
+    Raises:
+        CannotLive: the training cannot live through changes; the message names the object and the remedy.
+        CannotShare: the members have different models.
+        NoNextRound: this process has no place in the job any more; let it end.
+    """
+    options = dict(ddp or {})
+    refuse(model, optimizer, options, subgroups())
+    return Group(model, optimizer, list(schedulers), state or {}, step, on_change, options, timeout, None)
+
+
+class Group:
+    """The members that train together now; made by `elastic`.
+
+        for step in group.steps(total):
+            with group:
+                train(group.model, step)
+
+    Attributes:
+        model: the model in DDP. Another object may stand here after a change.
+        rank, size: of this process, and the number of processes.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        schedulers: list[Any],
+        state: Mapping[str, Stateful],
+        step: int,
+        on_change: Callable[[int, int], object] | None,
+        options: dict[str, Any],
+        timeout: timedelta,
+        rounds: Rounds | None,
+    ) -> None:
+        self._module, self._schedulers, self._options, self._timeout = model, schedulers, options, timeout
+        self._parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        numbered = {f"scheduler {number}": one for number, one in enumerate(schedulers)}
+        self._registry = Registry(model, {"optimizer": optimizer, **numbered, **state})
+        self._others = list(state.values())
+        self._on_change = on_change
+        self._steps = Steps(step)
+        self._shared = 0  # the last round in which this process had the state of all
+        self._ending = Ending()
+        self._links = Links()
+        self.rank, self.size = 0, 1
+        # wrapped before it joins, in a world of one, so that others do not wait for this
+        connect_alone()
+        self.model = DistributedDataParallel(model, **options)
+        disconnect()
+        optimizer.register_step_post_hook(self._applied)
+        self._rounds = rounds if rounds is not None else rounds_of(os.environ)
+        self._rounds.hear(self._round_is_over)
+        self._began: float | None = None  # the step under way, by the monotonic clock
+        self._longest = 0.0  # seconds, of the steps of late
+        self._form()
+
+    @property
+    def step(self) -> int:
+        """The number of the step that is next, or under way, from 0."""
+        return self._steps.number
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Yield the number of each step up to ``total``, again if it broke; at the end wait until all have done them.
+
+        A script that ends its loop earlier calls `finish` itself.
+        """
+        while self.step < total:
+            yield self.step
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until all members have done this process's steps: nobody leaves while another needs its state."""
+        while True:
+            try:
+                if not self._ending.agreed(over=False):
+                    self._ending.reset()
+                    dist.barrier()
+                    return
+            except RuntimeError as error:
+                if not self._can_go_on(error):
+                    raise
+            try:
+                self._form()
+            except NoNextRound as error:
+                log.info("the steps are done, and the others go on without this process: %s", error)
+                return
+
+    def __enter__(self) -> Group:
+        """Begin a step; first go into the next round, if all have agreed to."""
+        while True:
+            try:
+                leave = self._ending.agreed(over=self._rounds.is_over()) if self.size > 1 else self._rounds.is_over()
+            except RuntimeError as error:
+                if not self._can_go_on(error):
+                    raise
+                leave = True
+            if not leave:
+                break
+            self._form()
+        beginning = Beginning(self._module.buffers())
+
+        def restore() -> None:
+            beginning.restore(self._parameters)
+            for one in self._others:
+                begin_anew(one)
+
+        self._steps.begin(restore)
+        self._began = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        """End the step. An error that belongs to the group ends here: the step is done again in the next round."""
+        began, self._began = self._began, None
+        if error is None:
+            self._steps.end()
+            self._longest = max(self._longest * 0.9, time.monotonic() - (began or 0.0))
+            return False
+        if not self._can_go_on(error):
+            return False
+        self._steps.broken()
+        self._form()
+        return True
+
+    def _applied(self, *_: Any) -> None:
+        if self._began is None:
+            return
+        self._steps.mark_applied()
+        for scheduler in self._schedulers:
+            scheduler.step()
+
+    def _can_go_on(self, error: BaseException) -> bool:
+        if not self._rounds.lives or not belongs(error, self._links):
+            return False
+        log.info("step %d: the group broke: %s", self.step, str(error)[:200])
+        self._links.cut()  # those that wait for this process hear of it
+        return True
+
+    def _form(self) -> None:
+        """Go into the next round, and the one after it if that breaks; return when all members have one state."""
+        while True:
+            place = self._rounds.following()
+            forget_round()
+            links = self._links = Links()
+            try:
+                if self._rounds.is_over():  # heard before there was anything to cut
+                    continue
+                connect(place, links, self._timeout)
+                self.rank, self.size = place.rank, place.size
+                self._ending.reset()
+                self.model = renew(self.model, self._options)
+                self._share(place.round, links)
+                log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
+                if self._on_change is not None:
+                    self._on_change(self.rank, self.size)
+                return
+            except CannotShare:
+                raise
+            except RuntimeError as error:
+                links.cut()
+                if not self._rounds.lives or not belongs(error, None):
+                    raise
+                log.info("round %d did not form: %s", place.round, str(error)[:200])
+
+    def _share(self, number: int, links: Links) -> None:
+        members = gather(Member(Standing(self._shared, self.step), self._registry.shape(), links.own_addresses()))
+        links.formed(frozenset().union(*(member.addresses for member in members)))
+        standings = [member.standing for member in members]
+        source = sender(standings)
+        if source == self.rank:
+            send(self._registry, source)
+        elif source is not None:
+            if standings[source].round == 0 or standings[self.rank] != standings[source]:
+                self._shared = -1  # until the last tensor has come
+            receive(self._registry, source)
+            self._shared = max(0, standings[self.rank].round)
+            self._steps.number = standings[source].step
+        dist.barrier()  # nobody counts the state as shared before all have it
+        self._shared = number
+
+    def _round_is_over(self) -> None:
+        """In the listening thread: end this group's collectives if its members do not leave it by themselves."""
+        links = self._links
+
+        def cut() -> None:
+            if self._links is links:
+                links.cut()
+
+        timer = threading.Timer(max(_GRACE_SECONDS, _GRACE_STEPS * self._longest), cut)
+        timer.daemon = True
+        timer.start()
+
+
+class Ending:
+    """Whether all members leave the round before the next step: what one has heard, all read one step later."""
+
+    def __init__(self) -> None:
+        self._flag: torch.Tensor | None = None
+        self._work: Any = None
+
+    def reset(self) -> None:
+        """Forget what the last group did."""
+        self._flag = self._work = None
+
+    def agreed(self, *, over: bool) -> bool:
+        """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that
+        the round is over."""
+        if self._work is not None:
+            self._work.wait()
+            assert self._flag is not None
+            if self._flag.item():
+                return True
+        self._flag = torch.tensor(float(over))
+        self._work = dist.all_reduce(self._flag, dist.ReduceOp.MAX, async_op=True)
+        return False

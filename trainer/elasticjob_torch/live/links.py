@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts a group's connections, so that its blocked collectives end.
+
+Of several members only the neighbours of a lost one get an error; the others would wait for the group's timeout, and
+gloo has no call that ends their waits. A group's connections are found by difference: sockets that came while it formed
+and lead to a member. Connections of the script's own are never cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_FOLDER = "/proc/self/fd"
+
+
+class Links:
+    """The connections of one group. `cut` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._before = frozenset(_sockets())
+        self._peers: Collection[str] = ()
+        self._all: frozenset[tuple[int, str]] | None = None
+        self._cut = False
+
+    def expect(self, peers: Collection[str]) -> None:
+        """While the group forms, what leads to one of these addresses is its own."""
+        self._peers = peers
+
+    def own_addresses(self) -> frozenset[str]:
+        """Return this process's addresses on connections that came since this object was made."""
+        return frozenset(address for _, address, _ in self._new())
+
+    def formed(self, peers: Collection[str]) -> None:
+        """The group is formed, among processes with these addresses."""
+        self._peers = peers
+        self._all = frozenset(one for one, _, peer in self._new() if peer in peers)
+
+    def cut(self) -> None:
+        """End the group's collectives, and those of its other members that wait for this one."""
+        self._cut = True
+        found = self._all if self._all is not None else [one for one, _, peer in self._new() if peer in self._peers]
+        for descriptor, name in found:
+            with _same(descriptor, name) as link:
+                if link is not None:
+                    with contextlib.suppress(OSError):  # its other end is gone
+                        link.shutdown(socket.SHUT_RDWR)
+
+    def are_broken(self) -> bool:
+        """Say whether a connection was cut here, is closed, or is at its end."""
+        return self._cut or any(_is_at_end(descriptor, name) for descriptor, name in self._all or ())
+
+    def _new(self) -> Iterator[tuple[tuple[int, str], str, str]]:
+        """Yield the descriptor and name, own address and peer's address of each connection since the beginning."""
+        for descriptor, name in frozenset(_sockets()) - self._before:
+            with _same(descriptor, name) as link:
+                if link is not None and link.family in (socket.AF_INET, socket.AF_INET6):
+                    with contextlib.suppress(OSError):  # a listener has no peer: on its end gloo ends the process
+                        peer = link.getpeername()[0]
+                        yield (descriptor, name), link.getsockname()[0], peer
+
+
+def _sockets() -> Iterator[tuple[int, str]]:
+    """Yield descriptor and name of this process's sockets; the name is never used twice. None without /proc."""
+    try:
+        descriptors = os.listdir(_FOLDER)
+    except OSError:
+        return
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            name = os.readlink(f"{_FOLDER}/{descriptor}")
+            if name.startswith("socket:"):
+                yield int(descriptor), name
+
+
+@contextlib.contextmanager
+def _same(descriptor: int, name: str) -> Iterator[socket.socket | None]:
+    """Give a second descriptor of that socket; None if the number has become another file's."""
+    try:
+        copy = os.dup(descriptor)
+    except OSError:
+        yield None
+        return
+    with socket.socket(fileno=copy) as link:
+        yield link if os.readlink(f"{_FOLDER}/{copy}") == name else None
+
+
+def _is_at_end(descriptor: int, name: str) -> bool:
+    with _same(descriptor, name) as link:
+        if link is None:
+            return True
+        try:
+            return link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True

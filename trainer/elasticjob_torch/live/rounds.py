@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a process learns of rounds: from its agent, or, outside an ElasticJob, from its environment alone."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from elasticjob_torch.agent.messages import SOCKET, Enter, Over, Stop, Waits, received, send
+from elasticjob_torch.environment import START, endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, MutableMapping
+
+_CONNECT_SECONDS = 30.0
+
+
+class NoNextRound(RuntimeError):
+    """This process does not live on: it has to end, and comes back as a new one. The message says why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's place in a round: the round's number, its rank, the number of processes, and the store's address
+    (empty where torch finds it by itself, and in a world of one)."""
+
+    round: int
+    rank: int
+    size: int
+    host: str
+    port: int
+
+
+class Rounds(Protocol):
+    """The rounds of this process. All methods but `following` return at once."""
+
+    lives: bool  # whether a next round may come: otherwise an error of the group ends the process
+
+    def hear(self, heard: Callable[[], object]) -> None:
+        """From now on call ``heard`` in another thread when the round in use is over."""
+
+    def is_over(self) -> bool:
+        """Say whether the round in use is known to be over."""
+
+    def following(self) -> Place:
+        """Say that this process is between two steps; return its place in the next round. Raises `NoNextRound`."""
+
+
+def rounds_of(environment: MutableMapping[str, str]) -> Rounds:
+    """Return where this process learns of rounds: from no agent if a torchrun below the job's has started it."""
+    path = environment.get(SOCKET, "")
+    return OfAgent(path, environment) if path and endpoint_of(environment) else Fixed(environment)
+
+
+class Fixed:
+    """The one round of a process that no ElasticJob's agent has started: torchrun's, or a world of one."""
+
+    lives = False
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._entered = False
+
+    def hear(self, heard: Callable[[], object]) -> None:
+        """Nothing is ever heard."""
+
+    def is_over(self) -> bool:
+        return False
+
+    def following(self) -> Place:
+        if self._entered:
+            raise NoNextRound("the group broke, and no ElasticJob forms another")
+        self._entered = True
+        rank, size = (
+            int(self._environment.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))
+        )
+        return Place(1, rank, size, "", 0)
+
+
+class OfAgent:
+    """The rounds that this process's agent enters. A thread reads what it sends.
+
+    Each new round's variables (RANK, WORLD_SIZE, ...) are set in ``environment``.
+    """
+
+    lives = True
+
+    def __init__(self, path: str, environment: MutableMapping[str, str]) -> None:
+        self._environment = environment
+        self._start, self._local_rank = environment.get(START, ""), int(environment.get("LOCAL_RANK") or 0)
+        self._round = self._over = 0
+        self._news: queue.SimpleQueue[Enter | Stop] = queue.SimpleQueue()
+        self._heard: Callable[[], object] = lambda: None
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(_CONNECT_SECONDS)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            raise NoNextRound(f"this process's agent does not answer at {path} ({error})") from None
+        self._socket.settimeout(None)
+        threading.Thread(target=self._listen, name="elasticjob-live", daemon=True).start()
+
+    def hear(self, heard: Callable[[], object]) -> None:
+        self._heard = heard
+
+    def is_over(self) -> bool:
+        return self._over >= self._round > 0
+
+    def following(self) -> Place:
+        with contextlib.suppress(OSError):  # the agent is gone, which the thread tells
+            send(self._socket, Waits(start=self._start, local_rank=self._local_rank, round=self._round))
+        news = self._news.get()
+        if isinstance(news, Stop):
+            raise NoNextRound(news.reason)
+        self._round = news.round
+        self._environment.update(news.variables)
+        given = news.variables
+        rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
+        return Place(news.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]))
+
+    def _listen(self) -> None:
+        why = "its agent has ended"
+        try:
+            for message in received(self._socket):
+                if isinstance(message, Over):
+                    self._over = max(self._over, message.round)
+                    self._heard()
+                elif isinstance(message, (Enter, Stop)):
+                    self._news.put(message)
+        except ValueError as error:
+            why = str(error)
+        self._news.put(Stop(reason=why))
+        self._over = max(self._over, self._round)
+        self._heard()

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings all members of a new group to one state: that of the member that has trained furthest.
+
+All members tell how far they are, by the last round in which they shared the state, then by the step. So a newcomer
+with an old checkpoint never overrides members that trained. The state goes over the training's own group, in pieces of
+bounded size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from elasticjob_torch.live.state import Held, Registry
+
+_PIECE_BYTES = 16 << 20
+
+
+class CannotShare(RuntimeError):
+    """The members cannot have one state. The message is a sentence for the user."""
+
+
+@dataclass(frozen=True, order=True)
+class Standing:
+    """How far a member is; the greatest sends its state.
+
+    Attributes:
+        round: the last in which it shared the state; 0 for a newcomer, -1 if it has only a part of a state.
+        step: how many steps it has done.
+    """
+
+    round: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a member tells all others when a group forms.
+
+    Attributes:
+        shape: of its model and its other state (`Registry.shape`).
+        addresses: of its connections.
+    """
+
+    standing: Standing
+    shape: str
+    addresses: frozenset[str] = frozenset()
+
+
+def gather(mine: Member) -> list[Member]:
+    """Return what each member tells, by rank. A collective.
+
+    Raises:
+        CannotShare: the members have different models; the message names one.
+    """
+    members: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(members, mine)
+    for rank, member in enumerate(members):
+        if member.shape != members[0].shape:
+            raise CannotShare(
+                f"elastic(): the models of rank 0 and rank {rank} have different parameters, or what is registered "
+                "beside them differs; all processes must build the same model, optimizer, schedulers and state"
+            )
+    return members
+
+
+def sender(standings: Sequence[Standing]) -> int | None:
+    """Return the rank that sends its state; None if all have the same.
+
+    Raises:
+        CannotShare: no member has a whole state.
+    """
+    furthest = max(standings)
+    if furthest.round < 0:
+        raise CannotShare("no member of the group has a whole state: the one that sent it was lost meanwhile")
+    if furthest.round > 0 and all(one == furthest for one in standings):
+        return None
+    return standings.index(furthest)
+
+
+def send(registry: Registry, source: int) -> None:
+    """Send this member's state to all others. A collective with `receive`."""
+    held = registry.hold()
+    dist.broadcast_object_list([held.tree], src=source)
+    _broadcast(held, source)
+
+
+def receive(registry: Registry, source: int) -> None:
+    """Receive the state. If it breaks, this member has only a part of it, unless it had the same state before."""
+    box: list[Any] = [None]
+    dist.broadcast_object_list(box, src=source)
+    held = registry.prepare(box[0])
+    _broadcast(held, source)
+    registry.load(held)
+
+
+def _broadcast(held: Held, source: int) -> None:
+    with torch.no_grad():
+        for tensor in held.tensors:
+            if tensor.numel() and not tensor.is_contiguous():
+                whole = tensor.contiguous()
+                _send_pieces(whole, source)
+                tensor.copy_(whole)
+            else:
+                _send_pieces(tensor, source)
+
+
+def _send_pieces(tensor: torch.Tensor, source: int) -> None:
+    for piece in pieces(tensor, _PIECE_BYTES):
+        dist.broadcast(piece, src=source)
+
+
+def pieces(tensor: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
+    """Yield views of at most ``most`` bytes that cover a contiguous tensor, as bytes where its type is not sent."""
+    if tensor.numel() == 0:
+        return
+    flat = tensor.view(-1).view(torch.uint8)
+    for start in range(0, flat.numel(), most):
+        yield flat[start : start + most]
