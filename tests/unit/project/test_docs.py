@@ -8,8 +8,10 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
@@ -107,6 +109,36 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A b\n[1](#a-b) [2](a.md#b) [3](b.md)\n![4](../c.svg) [5](https://d.org/e)\n")
     assert list(nowhere(tmp_path / "a.md")) == ["a.md#b", "b.md", "../c.svg"]
+
+
+def mistaken(page: Path) -> Iterator[str]:
+    """The commands on a page's first screen that name no example, no job of one, or a size that the job refuses."""
+    screen, jobs = page.read_text().partition("\n## ")[0], dict[str, Any]()
+    for folder in re.findall(r"kubectl apply -k (\S+)", screen):
+        if not (ROOT / folder / "kustomization.yaml").exists():
+            yield folder
+            continue
+        for file in yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())["resources"]:
+            made = yaml.safe_load_all((ROOT / folder / file).read_text())
+            jobs |= {one["metadata"]["name"]: one["spec"] for one in made if one["kind"] == "ElasticJob"}
+    for name, replicas in re.findall(r"elasticjob/(\S+)(?: --replicas=(\d+))?", screen):
+        if name not in jobs:
+            yield name
+        elif replicas and not jobs[name]["minReplicas"] <= int(replicas) <= jobs[name]["maxReplicas"]:
+            yield f"{name} {replicas}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
+def test_the_commands_of_the_first_screen_can_be_run(page: str) -> None:
+    assert "kubectl apply -k examples/" in (ROOT / page).read_text().partition("\n## ")[0]
+    assert list(mistaken(ROOT / page)) == []
+
+
+def test_commands_that_cannot_be_run_are_found(tmp_path: Path) -> None:
+    scaled = "kubectl scale elasticjob/first --replicas="
+    lines = ["kubectl apply -k examples/none", "kubectl apply -k examples/first", f"{scaled}4", f"{scaled}5"]
+    (tmp_path / "a.md").write_text("\n".join([*lines, "kubectl events --for elasticjob/other", "## B", f"{scaled}9"]))
+    assert list(mistaken(tmp_path / "a.md")) == ["examples/none", "first 5", "other"]
 
 
 WHAT_MAY_BE = [(ROOT / "docs" / name).read_text() for name in ("image-and-script.md", "manifest-and-cluster.md")]
