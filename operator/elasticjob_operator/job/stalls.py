@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
+from elasticjob.blockers import HUNG
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 
-PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
+PROGRESSING = "Progressing"
 MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
 NAMED = 3
 WORDS = {
@@ -94,7 +95,7 @@ def hang_of(
     sentence = f"no member has reported for {spec.progress_deadline_seconds} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
     told = asked.told or hung
-    news = () if told else (Event(EXCEEDED, sentence, warning=True),)
+    news = () if told else (Event(HUNG, sentence, warning=True),)
     return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
 
 
