@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the whole job. Each returns the message about its cause, or None if the cause does not hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from elasticjob.api import JOB_LEFT, Blocker
 from elasticjob.blockers import CONTAINER_FAILED, FINISHING, HUNG
@@ -147,8 +147,7 @@ def network_fault(look: Look) -> str | None:
 
 
 def sidecars_not_ready(look: Look) -> str | None:
-    """The message of the condition: it also covers workers that have joined, which no blocker names."""
-    return None if look.has_ended else look.message_of("SidecarsReady", "False")
+    return None if look.has_ended else _with_workers(look.blockers_of(Reason.SIDECAR_NOT_READY))
 
 
 def no_steps(look: Look) -> str | None:
@@ -156,5 +155,8 @@ def no_steps(look: Look) -> str | None:
 
 
 def node_draining(look: Look) -> str | None:
-    found = look.blockers_of(Reason.NODE_DRAINING) if look.is_formed else []
+    return _with_workers(look.blockers_of(Reason.NODE_DRAINING)) if look.is_formed else None
+
+
+def _with_workers(found: Iterable[Blocker]) -> str | None:
     return "; ".join(f"{names(one.workers)}: {one.message}" for one in found) or None

@@ -17,7 +17,7 @@ from elasticjob_cli.why.answer import answer
 from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
-from support.cli_jobs import NOW, ago, blocker, condition, formed, forming, joins, pod, record, scene
+from support.cli_jobs import NOW, ago, blocker, formed, forming, joins, pod, record, scene
 
 LEASE = "elasticjob-system/elasticjob-operator"
 
@@ -223,7 +223,7 @@ def test_a_spare_that_is_not_there_is_told_of_a_full_group(others: list[Object],
 
 
 def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_no_slow_joiner() -> None:
-    why = "worker 1: its ElasticWorker cannot be written: exceeded quota: records; raise it"
+    why = "its ElasticWorker cannot be written: exceeded quota: records; raise it"
     body = pod(1)
     status = {
         "name": "elasticjob-sidecar",
@@ -236,17 +236,14 @@ def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_n
         joined=[0],
         last=[0, 1],
         pods=[body],
-        conditions=[
-            condition("Rendezvoused", "False", 12),
-            condition("SidecarsReady", "False", 9, why, "SidecarNotReady"),
-        ],
+        blockers=[blocker("SidecarNotReady", why, 1)],
     )
     assert causes(seen) == [Cause.SIDECAR_NOT_READY, Cause.SIDECAR_NOT_READY]
     told = answer(seen).paragraph
-    assert f"Sidecars are refused or cut off by the API server: {why}." in told
+    assert f"Sidecars are refused or cut off by the API server: worker 1: {why}." in told
     assert "worker 1, whose sidecar has run for 60 s and is not ready" in told
     status["ready"] = True
-    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the condition is a little behind
+    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the status is a little behind
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
