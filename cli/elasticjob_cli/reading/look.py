@@ -13,8 +13,8 @@ from itertools import chain
 from pydantic import ValidationError
 
 from elasticjob.agreed import limited, rendezvous_spec, state_of
-from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob.blockers import NETWORK_FAULT
+from elasticjob.api import Blocker, Condition, ElasticJobSpec, ElasticJobStatus
+from elasticjob.blockers import FINISHING, NETWORK_FAULT
 from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among
@@ -26,6 +26,7 @@ from elasticjob.rendezvous.roster import has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
+from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import moment, seconds_between
 from elasticjob_cli.reading.worker import WorkerView, changed_at, is_of, parsed, read_worker
@@ -109,7 +110,7 @@ class Look:
     @property
     def finishing(self) -> str | None:
         """Which containers the job waits for after success, in the operator's words; None if it waits for none."""
-        return self.message_of("Finishing", "True")
+        return self.told_of(FINISHING)
 
     @property
     def unfinished(self) -> int:
@@ -130,12 +131,12 @@ class Look:
     @property
     def cut_off(self) -> str:
         """Which members of the standing round do not reach rank 0, in the operator's words; empty if all do."""
-        return (self.message_of("Connected", "False") or "") if self.trains else ""
+        return (self.told_of(NETWORK_FAULT) or "") if self.trains else ""
 
     @property
     def cut_off_workers(self) -> frozenset[int]:
         """The indices of the members that do not reach rank 0."""
-        kept = (one.workers for one in self.status.blockers if one.reason == NETWORK_FAULT)
+        kept = (one.workers for one in self.blockers_of(NETWORK_FAULT))
         return frozenset(chain.from_iterable(kept)) if self.trains else frozenset()
 
     @property
@@ -198,6 +199,14 @@ class Look:
         """The message of the condition while it has that status; None otherwise."""
         found = self.condition(type)
         return found.message if found and found.status == status else None
+
+    def blockers_of(self, reason: str) -> list[Blocker]:
+        """The blockers with that reason, without those of spares."""
+        return [one for one in self.status.blockers if one.reason == reason and not one.spares]
+
+    def told_of(self, reason: str) -> str | None:
+        """The operator's message about the first blocker with that reason; None without one."""
+        return next((said(one.message) for one in self.blockers_of(reason)), None)
 
     def for_seconds(self, text: str | None) -> float | None:
         return seconds_between(moment(text), self.scene.now)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the whole job. Each returns the message about its cause, or None if the cause does not hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from elasticjob.api import JOB_LEFT, Blocker
-from elasticjob.blockers import CONTAINER_FAILED
+from elasticjob.blockers import CONTAINER_FAILED, FINISHING, HUNG
 from elasticjob.reading.waits import Reason
 from elasticjob.spec import CONTROLLER
 from elasticjob.terms import Loss, Outcome, RoundCause
@@ -20,7 +20,7 @@ ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a s
 
 def told(reason: str) -> Callable[[Look], str | None]:
     """The test for a cause that the operator reports, by its reason."""
-    return lambda look: _told(look, reason)
+    return lambda look: look.told_of(reason)
 
 
 def being_deleted(look: Look) -> str | None:
@@ -88,7 +88,7 @@ def no_operator(look: Look) -> str | None:
 
 
 def no_rights(look: Look) -> str | None:
-    if refused := _told(look, Reason.OPERATOR_WITHOUT_RIGHTS):
+    if refused := look.told_of(Reason.OPERATOR_WITHOUT_RIGHTS):
         return refused
     behind = look.behind_since
     if behind is None or not look.scene.leader.beats:
@@ -135,12 +135,11 @@ def storeless_rank_0(look: Look) -> str | None:
 
 def finishing(look: Look) -> str | None:
     """With the time left as far as it is known: a new leader begins to count again."""
-    found = look.condition("Finishing")
-    if look.finishing is None or found is None or _told(look, CONTAINER_FAILED) or look.has_ended:
+    found = next(iter(look.blockers_of(FINISHING)), None)
+    if found is None or look.told_of(CONTAINER_FAILED) or look.has_ended:
         return None
-    passed = look.for_seconds(found.last_transition_time) or 0.0
-    left = look.spec.finish_seconds - passed
-    return f"{look.finishing}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
+    left = look.spec.finish_seconds - (look.for_seconds(found.since) or 0.0)
+    return f"{said(found.message)}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
 
 
 def network_fault(look: Look) -> str | None:
@@ -148,22 +147,16 @@ def network_fault(look: Look) -> str | None:
 
 
 def sidecars_not_ready(look: Look) -> str | None:
-    return None if look.has_ended else look.message_of("SidecarsReady", "False")
+    return None if look.has_ended else _with_workers(look.blockers_of(Reason.SIDECAR_NOT_READY))
 
 
 def no_steps(look: Look) -> str | None:
-    return look.message_of("Progressing", "False") if look.is_formed else None
+    return look.told_of(HUNG) if look.is_formed else None
 
 
 def node_draining(look: Look) -> str | None:
-    found = _all(look, Reason.NODE_DRAINING) if look.is_formed else []
+    return _with_workers(look.blockers_of(Reason.NODE_DRAINING)) if look.is_formed else None
+
+
+def _with_workers(found: Iterable[Blocker]) -> str | None:
     return "; ".join(f"{names(one.workers)}: {one.message}" for one in found) or None
-
-
-def _told(look: Look, reason: str) -> str | None:
-    """The operator's present message about that reason."""
-    return next((said(one.message) for one in _all(look, reason)), None)
-
-
-def _all(look: Look, reason: str) -> list[Blocker]:
-    return [one for one in look.status.blockers if one.reason == reason and not one.spares]

@@ -12,6 +12,8 @@ from elasticjob.blockers import (
     BUDGET_REFUSED,
     CONTAINER_FAILED,
     DRAIN_GRACE_OVER,
+    FINISHING,
+    HUNG,
     MAX_BLOCKERS,
     NETWORK_FAULT,
     OTHERS,
@@ -23,11 +25,11 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.conditions import grouped, invalid_records, silence_of, silent_workers
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
-from elasticjob_operator.job.finishing import FINISHING, Finishing
+from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.job.stalls import EXCEEDED, Hang
+from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.objects.budget import BUDGET
 from elasticjob_operator.objects.pods import access_name
 
@@ -43,7 +45,7 @@ REMEDIES: Mapping[str, str] = {
     "workerLostSeconds if that is more",
     NETWORK_FAULT: "let the job's pods reach each other at that port: see NetworkPolicies, firewalls and security "
     "groups between the nodes",
-    EXCEEDED: "the trainers' logs have the Python stacks of all its processes; with hangPolicy: Restart such a round "
+    HUNG: "the trainers' logs have the Python stacks of all its processes; with hangPolicy: Restart such a round "
     "is started anew",
     CONTAINER_FAILED: "see what its command does after torchrun, and its log (kubectl logs --previous)",
     FINISHING: "the containers' logs say what their commands do after torchrun; raise finishSeconds where that takes "
@@ -57,7 +59,7 @@ SEVERITY = (
     Reason.QUOTA_EXCEEDED,
     Reason.ADMISSION_REFUSED,
     NETWORK_FAULT,
-    EXCEEDED,
+    HUNG,
     CONTAINER_FAILED,
     *list(Reason)[list(Reason).index(Reason.ADMISSION_REFUSED) + 1 :],
     DRAIN_GRACE_OVER,
@@ -93,7 +95,7 @@ def _of_the_round(report: Report) -> Iterator[Blocker]:
         pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
         yield _made(report, NETWORK_FAULT, network.sentence, workers=cut_off, object=pod)
     if hang.sentence:
-        yield _made(report, EXCEEDED, hang.sentence, passes=report.spec.hang_policy == "Restart")
+        yield _made(report, HUNG, hang.sentence, passes=report.spec.hang_policy == "Restart")
     if finishing.failed:
         yield _made(report, CONTAINER_FAILED, finishing.failed)
     if finishing.waits:

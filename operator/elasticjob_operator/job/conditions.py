@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.blockers import CONTAINER_FAILED
+from elasticjob.blockers import CONTAINER_FAILED, FINISHING, HUNG
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
@@ -14,13 +14,13 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
-from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING, Finishing
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, Finishing
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY
 from elasticjob_operator.job.silent_starts import silence
-from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
+from elasticjob_operator.job.stalls import PROGRESSING, Hang
 
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
@@ -83,7 +83,7 @@ def _suspended(report: Report) -> Iterator[Finding]:
 
 def _progressing(hang: Hang) -> Finding:
     if hang.sentence:
-        return Finding(PROGRESSING, "False", EXCEEDED, hang.sentence)
+        return Finding(PROGRESSING, "False", HUNG, hang.sentence)
     return Finding(PROGRESSING, "True", "WithinDeadline", "")
 
 
@@ -139,7 +139,7 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
         return rendezvoused.reason
     if report.of(Network).sentence:
         return FAULT
-    return EXCEEDED if report.of(Hang).sentence else _obstacle(report) or ""
+    return HUNG if report.of(Hang).sentence else _obstacle(report) or ""
 
 
 def _how_it_ended(state: State) -> str:

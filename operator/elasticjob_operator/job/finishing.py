@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
-from elasticjob.blockers import CONTAINER_FAILED
+from elasticjob.blockers import CONTAINER_FAILED, FINISHING
 from elasticjob.rendezvous import Event, Member, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
-FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
+CONTAINERS_RUN = "ContainersRun"
 NAMED = 3
 
 Crashes = Mapping[Member, int]  # how often each container had been restarted when that was last announced

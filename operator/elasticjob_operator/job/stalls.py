@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
+from elasticjob.blockers import HUNG
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -18,7 +19,7 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
-PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
+PROGRESSING = "Progressing"
 MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
 NAMED = 3
 WORDS = {
@@ -109,7 +110,7 @@ def hang_of(report: Report, asked: StallQuestion) -> Hang:
     sentence = f"no member has reported for {deadline} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
     told = asked.told or hung
-    news = () if told else (Event(EXCEEDED, sentence, warning=True),)
+    news = () if told else (Event(HUNG, sentence, warning=True),)
     return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
 
 

@@ -15,7 +15,7 @@ from elasticjob_cli.reading.members import Rates, members_of
 from elasticjob_cli.reading.rounds import Round, goodput, rounds_of
 from elasticjob_cli.reading.times import age, length
 from elasticjob_cli.reading.words import names
-from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene
+from support.cli_jobs import NOW, ago, blocker, condition, formed, forming, joins, pod, record, scene
 
 
 def kept(number: int, formed_ago: float, after: float, cause: str = "Scaled", **more: object) -> Object:
@@ -189,9 +189,8 @@ STALLED = {"round": 4, "stalled": True, "step": 7}
 def stalling(stall: Object, *, hangs: bool = False, **rendezvous: object) -> Look:
     """Worker 1 says that of itself; `hangs`: the operator says it of the training."""
     said = record(1, joins(3), step=3, waits=0.031, stall=stall)
-    whole = formed([0, 1], rendezvous={"stalled": 4, **rendezvous})
-    if hangs:
-        whole.scene.job["status"]["conditions"].append(condition("Progressing", "False", 5))
+    hung = [blocker("ProgressDeadlineExceeded", "no member has reported for 60 s")] * hangs
+    whole = formed([0, 1], rendezvous={"stalled": 4, **rendezvous}, blockers=hung)
     return look(replace(whole.scene, records=(whole.scene.records[0], said)))
 
 

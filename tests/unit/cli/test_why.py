@@ -17,7 +17,7 @@ from elasticjob_cli.why.answer import answer
 from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
-from support.cli_jobs import NOW, ago, blocker, condition, formed, forming, joins, pod, record, scene
+from support.cli_jobs import NOW, ago, blocker, formed, forming, joins, pod, record, scene
 
 LEASE = "elasticjob-system/elasticjob-operator"
 
@@ -223,7 +223,7 @@ def test_a_spare_that_is_not_there_is_told_of_a_full_group(others: list[Object],
 
 
 def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_no_slow_joiner() -> None:
-    why = "worker 1: its ElasticWorker cannot be written: exceeded quota: records; raise it"
+    why = "its ElasticWorker cannot be written: exceeded quota: records; raise it"
     body = pod(1)
     status = {
         "name": "elasticjob-sidecar",
@@ -236,17 +236,14 @@ def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_n
         joined=[0],
         last=[0, 1],
         pods=[body],
-        conditions=[
-            condition("Rendezvoused", "False", 12),
-            condition("SidecarsReady", "False", 9, why, "SidecarNotReady"),
-        ],
+        blockers=[blocker("SidecarNotReady", why, 1)],
     )
     assert causes(seen) == [Cause.SIDECAR_NOT_READY, Cause.SIDECAR_NOT_READY]
     told = answer(seen).paragraph
-    assert f"Sidecars are refused or cut off by the API server: {why}." in told
+    assert f"Sidecars are refused or cut off by the API server: worker 1: {why}." in told
     assert "worker 1, whose sidecar has run for 60 s and is not ready" in told
     status["ready"] = True
-    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the condition is a little behind
+    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the status is a little behind
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
@@ -541,7 +538,7 @@ def test_a_worker_whose_pods_did_not_fail_is_not_said_to_be_held_back() -> None:
 def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() -> None:
     said = "pod digits-1-0 does not reach pod digits-0-0 at 10.0.0.1:27601, and both live: a NetworkPolicy"
     cut_off = blocker("NetworkFault", said, 1, object="Pod/digits-0-0")
-    seen = formed([0, 1], conditions=[condition("Connected", "False", 40, said)], blockers=[cut_off])
+    seen = formed([0, 1], blockers=[cut_off])
     reply = answer(seen)
     assert (causes(seen), reply.full) == ([Cause.NETWORK], False)
     assert reply.paragraph.startswith(
@@ -576,7 +573,7 @@ def test_what_a_drain_meets_is_told_of_a_full_group(reason: str, cause: Cause, t
 def test_each_member_that_does_not_reach_rank_0_is_marked_however_many_are_named() -> None:
     said = "pods digits-1-0, digits-2-0, digits-3-0 and 1 more do not reach pod digits-0-0 at 10.0.0.1:27601"
     cut_off = blocker("NetworkFault", said, 1, 2, 3, 4)
-    seen = formed(range(6), conditions=[condition("Connected", "False", 40, said)], blockers=[cut_off])
+    seen = formed(range(6), blockers=[cut_off])
     assert states(seen) == ["trains", *["does not reach rank 0"] * 4, "trains"]
 
 
@@ -591,13 +588,13 @@ def test_now_is_the_api_servers() -> None:
 
 def test_a_training_that_hangs_is_told_though_the_group_is_full() -> None:
     said = "no member has reported for 60 s: worker 1's training process is stopped; all at step 7"
-    told = [condition("Rendezvoused", "True", 90), condition("Progressing", "False", 20, said)]
-    seen = formed([0, 1], conditions=told)
+    hung = [blocker("ProgressDeadlineExceeded", said)]
+    seen = formed([0, 1], blockers=hung)
     assert causes(seen) == [Cause.NO_STEPS]
     assert answer(seen).full
     assert f"The training hangs: {said}. The trainers' logs have the Python stacks" in answer(seen).paragraph
-    assert causes(formed([0, 1], conditions=[told[0], condition("Progressing", "True", 20)])) == []
-    assert causes(forming(conditions=[condition("Rendezvoused", "False", 12), told[1]])) == [Cause.NO_POD]
+    assert causes(formed([0, 1])) == []
+    assert causes(forming(blockers=hung)) == [Cause.NO_POD]
 
 
 NO_QUOTA = "4 workers wait for quota (at least 2 must have it): in the queue gpus: insufficient unused quota"
@@ -663,10 +660,6 @@ def finishes(number: int = 4, stage: int = 1) -> Object:
     return {"type": "Finish", "round": number, "stage": stage}
 
 
-def gone_on(message: str, status: str = "True", reason: str = "ContainersRun") -> list[Object]:
-    return [condition("Rendezvoused", "True", 300), condition("Finishing", status, 200, message, reason)]
-
-
 def states(seen: Look) -> list[str]:
     return [one.state for one in members_of(seen, {})]
 
@@ -676,14 +669,15 @@ def test_containers_that_go_on_after_success_are_told_with_the_time_left() -> No
     told = (
         "torchrun has ended in success in all 2 workers, and the containers of workers 0, 1 go on, until then at most"
     )
-    seen = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 500})
+    gone_on = [blocker("Finishing", told, since=ago(200))]
+    seen = formed([0, 1], rendezvous=both, blockers=gone_on, spec={"finishSeconds": 500})
     reply = answer(seen)
     assert not reply.full
     assert reply.paragraph.startswith(
         f"Round 4 (2 workers) has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
     )
     assert states(seen) == ["finishing", "finishing"]
-    late = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 100})
+    late = formed([0, 1], rendezvous=both, blockers=gone_on, spec={"finishSeconds": 100})
     assert "; that is over. " in answer(late).paragraph
 
 
@@ -698,8 +692,7 @@ def test_a_worker_whose_container_goes_on_while_others_train_is_finishing() -> N
 def test_a_container_that_fails_after_success_is_told_while_others_train() -> None:
     told = "worker 0's container failed after its torchrun had ended in success (exit code 3) and is started again"
     failed = [blocker("ContainerFailed", told)]
-    conditions = gone_on(told, "False", "ContainerFailed")
-    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, conditions=conditions, blockers=failed)
+    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, blockers=failed)
     assert causes(seen) == [Cause.CONTAINER_FAILED]
     assert f"A container fails after success: {told}. See what " in answer(seen).paragraph
 
@@ -714,7 +707,7 @@ def test_between_two_stages_who_has_come_to_the_next_one_has_joined() -> None:
         rendezvous={"stage": 2, "cause": "NextStage", "reason": "stage 1 is finished"},
         pods=[pod(0), pod(1)],
         records=[record(0, joins(1) | {"stage": 2}), record(1, finishes())],
-        conditions=[condition("Rendezvoused", "False", 12), condition("Finishing", "True", 12, told)],
+        blockers=[blocker("Finishing", told)],
     )
     assert [one.index for one in seen.joined] == [0]
     assert causes(seen) == [Cause.FINISHING, Cause.FINISHING]
