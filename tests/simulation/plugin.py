@@ -43,8 +43,7 @@ class VirtualCalls(Calls):
         self._address, self._told = address, told
 
     def join(self, *asked: Any, **_: Any) -> Any:
-        after, cause, timeout, still_waiting, limits, detail, exit_code = asked[:7]
-        return super().join(after, cause, timeout, still_waiting, limits, detail, exit_code, live=self.live)
+        return super().join(*asked[:7], live=self.live)
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()

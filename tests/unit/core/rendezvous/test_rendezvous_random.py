@@ -314,7 +314,8 @@ class JobLife(RuleBasedStateMachine):
             for worker in list(job.workers.values()):
                 self.calm(worker)
             job.now += job.spec.rejoin
-            job.beat(*{index for index, _ in job.workers})
+            made = job.state.replacements  # a pod that somebody else has made counts for nothing
+            job.beat(*{index for index, number in job.workers if number <= made.get(index, 0)})
             job.step()
         assert job.state.phase is not RendezvousPhase.FORMING, job.log[-5:]
 
