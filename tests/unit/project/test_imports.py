@@ -26,7 +26,6 @@ MATCHES = {
     "cli/elasticjob_cli/reading/times.py": "times",
     "operator/elasticjob_operator/actions/template_check.py": "the API server's refusals",
     "operator/elasticjob_operator/actions/worker_pods.py": "the API server's refusals",
-    "operator/elasticjob_operator/job/quota.py": "Kueue's words",
     "operator/elasticjob_operator/job/refusals.py": "the API server's refusals",
     "operator/elasticjob_operator/job/remedies.py": "the API server's refusals",
     "operator/elasticjob_operator/job/share.py": "names of Workloads",
