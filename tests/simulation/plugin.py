@@ -42,9 +42,9 @@ class VirtualCalls(Calls):
         super().__init__(trainer, patience)
         self._address, self._told = address, told
 
-    def join(self, *asked: Any, **_: Any) -> Any:
-        after, cause, timeout, still_waiting, limits, detail, exit_code = asked[:7]
-        return super().join(after, cause, timeout, still_waiting, limits, detail, exit_code, live=self.live)
+    def join(self, *asked: Any, **more: Any) -> Any:
+        names = ("after", "cause", "timeout", "still_waiting", "limits", "detail", "exit_code")
+        return super().join(**dict(zip(names, asked, strict=False)) | more | {"live": self.live})
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()

@@ -221,11 +221,11 @@ class Agent:
 
     async def _is_ready_first(self) -> bool:
         """Whether a newcomer has started its processes before it joins, as it does where all live."""
-        view = self.machine.view
-        if view is None or not view.live or self.dice.random() >= self.pod.plan.live:
+        if not self.pod.plan.live or self.dice.random() >= self.pod.plan.live:
             return False
-        await asyncio.sleep(self.dice.uniform(0.5, 3))
-        return True
+        await asyncio.sleep(self.dice.uniform(0.2, 3))  # until they are ready; meanwhile the first event comes
+        view = self.machine.view
+        return view is not None and view.live
 
     async def _joined(self, failure: str, ready: bool) -> tuple[Round, bool]:
         """The next round, and whether the processes that are ready live on in it."""

@@ -139,7 +139,8 @@ class JobOnPaper:
     def beat(self, *indices: int) -> None:
         """The heartbeats of those workers that still have a pod, and their answers, as a living sidecar gives them."""
         for index in indices:
-            if any(pod_key[0] == index for pod_key in self.workers):
+            agreed = self.state.replacements.get(index, 0)
+            if any(pod_key[0] == index and pod_key[1] <= agreed for pod_key in self.workers):
                 worker = self.workers[self.pod_key(index)]
                 asked = worker.member in self.state.pinged
                 answer = self.state.ping if asked else worker.ack

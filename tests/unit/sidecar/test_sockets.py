@@ -519,3 +519,33 @@ async def test_a_trainer_is_told_to_look_at_its_processes_and_what_it_finds_is_r
     assert (status, answer["error"]["code"]) == (409, "RoundBroken")
     status, answer = await one.call("POST", "processes", **looked | {"state": "Sleeps"})
     assert (status, answer["error"]["code"]) == (400, "BadRequest")
+
+
+async def test_the_record_says_whose_processes_live_through_changes(pair: TwoSidecars) -> None:
+    await pair.form()
+    one = pair.workers[1]
+    stream = await one.stream(round=1)
+    assert (await next_event(stream))["live"] is False
+    opted_in = {"trainer": one.trainer, "round": 1}
+    assert await one.call("POST", "live", **opted_in) == (204, None)
+    await until(lambda: pair.kube.workers["job-1-0"].get("status", {}).get("live") == 1)
+    pair.job("Formed", 1, *pair.workers, live="0-1")
+    assert (await next_event(stream))["live"] is True
+    pair.job("Forming", 2, *pair.workers, live="0-1")
+    assert (await next_event(stream))["changed"] is True
+    join = {"trainer": one.trainer, "after": 1, "cause": "MembershipChanged", "live": True}
+    asked = asyncio.create_task(one.call("POST", "rendezvous", **join))
+    said = {"type": "Join", "after": 1, "cause": "MembershipChanged", "live": True}
+    await until(lambda: pair.kube.request("job-1-0") == said)
+    pair.job("Forming", 2, *pair.workers, live="0-1", restartRound=2, reason="a restart was asked for")
+    status, answer = await asked
+    assert (status, answer["error"]["code"]) == (409, "NewProcesses")
+    assert answer["error"]["message"].endswith("have to be new: a restart was asked for")
+    event = await next_event(stream)
+    assert (event["live"], event["restart"]) == (False, True)
+    status, answer = await one.call("POST", "live", **opted_in)
+    assert (status, answer["error"]["code"]) == (409, "RoundBroken")
+    mends = {"trainer": one.trainer, "cause": "WorkerFailed", "detail": "exit code 1: no data", "exitCode": 1}
+    assert await one.call("POST", "leave", **mends) == (204, None)
+    said = {"type": "Leave", "cause": "WorkerFailed", "detail": "exit code 1: no data", "exitCode": 1}
+    assert pair.kube.request("job-1-0") == said

@@ -25,7 +25,14 @@ TRAINERS = st.sampled_from(["t" * 32, "x"])
 SECONDS = st.sampled_from([0.001, 0.01])
 SMALL = st.integers(1, 3)
 BODIES = {
-    "rendezvous": {"trainer": TRAINERS, "after": SMALL, "cause": st.just("Started"), "timeout": SECONDS},
+    "rendezvous": {
+        "trainer": TRAINERS,
+        "after": SMALL,
+        "cause": st.just("Started"),
+        "live": st.booleans(),
+        "timeout": SECONDS,
+    },
+    "live": {"trainer": TRAINERS, "round": SMALL},
     "store": {"trainer": TRAINERS, "round": SMALL, "port": st.just(27400)},
     "leave": {"trainer": TRAINERS, "cause": st.just("TrainerLeft"), "timeout": SECONDS},
     "finish": {"trainer": TRAINERS, "round": SMALL, "timeout": SECONDS},
