@@ -9,6 +9,8 @@ from e2e.disruption import signal_worker_process
 from e2e.job import TRAINER, Job, Training, restarts
 from e2e.kube import Object, wait_until
 from e2e.scene import scripts
+from elasticjob.indices import read_indices
+from elasticjob.members import Members
 
 pytestmark = [pytest.mark.real, pytest.mark.torchrun]
 
@@ -71,8 +73,8 @@ def trains_live(job: Job, size: int, other_than: Training | None = None) -> Trai
 
     def known() -> bool:
         agreed = job.rendezvous
-        members = str(agreed.get("participants", "")).partition("/")[0]  # indices, then incarnations
-        return agreed.get("phase") == "Formed" and agreed.get("live") == members
+        members = [member.index for member in Members.read(agreed.get("participants", ""))]
+        return len(members) == size and list(read_indices(agreed.get("live", ""))) == sorted(members)
 
     wait_until(f"{size} members known to live through changes", known, LIVE_SECONDS, job.summary)
     return training
