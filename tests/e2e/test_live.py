@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from e2e.disruption import signal_worker_process
+from e2e.disruption import signal_worker_process, touch
 from e2e.job import TRAINER, Job, Training, restarts
 from e2e.kube import Object, wait_until
 from e2e.scene import scripts
@@ -44,8 +44,7 @@ def test_processes_live_through_scaling_and_the_loss_of_rank_0(living: Job) -> N
     living.wait_for_round(2, after=third)
     living.wait_for_training(2, other_than=before)
     assert living.status["restarts"] == 0
-    living.finish_training()
-    living.wait_for_condition("Complete")
+    finish(living)
     for pod in living.pods().values():
         assert len(pids_of(living, pod)) == 1
         done = [step.step for step in living.log(pod).steps()]
@@ -63,8 +62,7 @@ def test_processes_live_through_the_end_of_another(living: Job) -> None:
     assert restarts(living.pod(1)) == restarts(victim)
     assert living.status["restarts"] == 1
     assert (len(pids_of(living, survivor)), len(pids_of(living, victim))) == (1, 2)
-    living.finish_training()
-    living.wait_for_condition("Complete")
+    finish(living)
 
 
 def trains_live(job: Job, size: int, other_than: Training | None = None) -> Training:
@@ -78,6 +76,11 @@ def trains_live(job: Job, size: int, other_than: Training | None = None) -> Trai
 
     wait_until(f"{size} members known to live through changes", known, LIVE_SECONDS, job.summary)
     return training
+
+
+def finish(job: Job) -> None:
+    touch(job.member_pods()[0], TRAINER, "/tmp/finish")
+    job.wait_for_condition("Complete")
 
 
 def pids_of(job: Job, pod: Object) -> set[str]:
