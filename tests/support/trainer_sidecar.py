@@ -83,7 +83,7 @@ class Sidecar:
                 return waiting.pop(0)
             if path == "GET /v1/rendezvous":
                 return 200, {**self.view, "rank": None, "job": "digits", "runId": RUN_ID}
-        return self.default(path)  # which may take its time
+            return self.default(path)
 
     def _events(self) -> Iterator[dict[str, Any]]:
         last: dict[str, Any] | None = None

@@ -399,7 +399,8 @@ def test_a_join_ends_with_a_process_that_was_to_live_on(sidecar, member):
         return refusal(409, "NoTrainer")
 
     sidecar.default = answer
-    threading.Thread(target=lambda: (sidecar.await_(lambda: sidecar.said(JOIN), "the join"), ended.append(1))).start()
+    # without the sidecar's lock, which its answer holds
+    threading.Thread(target=lambda: (wait_until("the join", lambda: sidecar.said(JOIN)), ended.append(1))).start()
     try:
         with pytest.raises(Interrupted):
             member.join(have_ended=lambda: bool(ended))
