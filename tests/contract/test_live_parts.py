@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import socket
 import sys
 import types
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,16 +22,15 @@ import elasticjob_torch
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect_alone
 from elasticjob_torch.live.links import Links
-from elasticjob_torch.live.refusals import CannotLive, refuse
+from elasticjob_torch.live.refusals import CannotLive, refuse, refuse_state
 from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rounds_of
-from elasticjob_torch.live.state import Registry
+from elasticjob_torch.live.state import Registry, read, written
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import begin_anew, renew
-from elasticjob_torch.live.transfer import CannotShare, Standing, pieces, sender
+from elasticjob_torch.live.transfer import CannotShare, Member, Standing, pieces, sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_a_newcomer_has_the_senders_state_and_keeps_its_memory() -> None:
     other, its_optimizer, its_scheduler, its_registry = registered()
     places = [parameter.data_ptr() for parameter in other.parameters()]
     held = registry.hold()
-    received = its_registry.prepare(held.tree)
+    received = its_registry.prepare(read(written(held.tree)))
     for mine, theirs in zip(received.tensors, held.tensors, strict=True):
         mine.copy_(theirs)
     its_registry.load(received)
@@ -131,6 +133,39 @@ def test_a_newcomer_has_the_senders_state_and_keeps_its_memory() -> None:
     torch.manual_seed(1)
     train(other, its_optimizer)
     assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
+
+
+class Runs:
+    """Runs a command where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.mkdir, (Path("/tmp/elasticjob-was-run"),)
+
+
+def test_nothing_is_run_that_comes_from_the_network() -> None:
+    with pytest.raises(UnpicklingError):
+        read(pickle.dumps({"a": Runs()}))
+    with pytest.raises(UnpicklingError):
+        read(written({"a": Runs()}))
+    with pytest.raises((ValueError, TypeError)):
+        Member.read(pickle.dumps(Runs()))
+    assert not Path("/tmp/elasticjob-was-run").exists()
+
+
+def test_a_state_that_others_would_not_read_is_refused_at_once() -> None:
+    class Odd:
+        def state_dict(self) -> Any:
+            return {"path": Path("/")}
+
+        def load_state_dict(self, state_dict: Any, /) -> None:
+            raise AssertionError
+
+    model, optimizer = model_and_optimizer()
+    milestones = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4])  # has a Counter
+    scaler = torch.amp.GradScaler("cpu")
+    refuse_state(Registry(model, {"optimizer": optimizer, "milestones": milestones, "scaler": scaler}))
+    with pytest.raises(CannotLive, match="of odd has objects of other types"):
+        refuse_state(Registry(model, {"optimizer": optimizer, "odd": Odd()}))
 
 
 def test_the_state_that_is_sent_is_no_copy() -> None:

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.links import Links
-from elasticjob_torch.live.refusals import refuse
+from elasticjob_torch.live.refusals import refuse, refuse_state
 from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
 from elasticjob_torch.live.state import Registry, Stateful
 from elasticjob_torch.live.step import Beginning, Steps
@@ -99,6 +99,7 @@ class Group:
         self._parameters = [one for group in optimizer.param_groups for one in group["params"]]
         numbered = {f"scheduler {number}": one for number, one in enumerate(schedulers)}
         self._registry = Registry(model, {"optimizer": optimizer, **numbered, **state})
+        refuse_state(self._registry)
         self._others = list(state.values())
         self._on_change = on_change
         self._steps = Steps(step)

@@ -12,6 +12,8 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from elasticjob_torch.live.state import Registry
+
 # Libraries that wrap the model in DDP themselves, and keep rank and size: by module, the attribute that shows their use
 _FRAMEWORKS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "accelerate.state": ("Accelerate", lambda module: bool(module.PartialState._shared_state)),
@@ -52,6 +54,15 @@ def refuse(model: Any, optimizer: Any, options: Mapping[str, Any], subgroups: in
         raise CannotLive("elastic(): the process group exists already; leave init_process_group() out")
     if framework := _framework():
         raise CannotLive(f"elastic(): {framework} is in use, which keeps rank and size; {_RESTART}")
+
+
+def refuse_state(registry: Registry) -> None:
+    """Raises `CannotLive` if the state of something registered is not of plain types."""
+    if name := registry.unreadable():
+        raise CannotLive(
+            f"elastic(): the state_dict() of {name} has objects of other types than numbers, strings, lists, tuples, "
+            "dicts and tensors, and no member reads those from the network; give it such a state_dict()"
+        )
 
 
 def _sharded(model: torch.nn.Module) -> str:

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of all that members of a group have in common, as a tree and the tensors in it.
 
-The tree is small and may be pickled: in it a `Place` stands for each tensor. So tensors can be sent one by one, into
-the memory that the receiver's own tensors have already.
+The tree is small and can be sent as bytes: in it a `Place` stands for each tensor. So tensors can be sent one by one,
+into the memory that the receiver's own tensors have already.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+
+from elasticjob_torch.live.exchange import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +64,15 @@ class Registry:
         whole = {_MODEL: _of_model(self._model), **{name: one.state_dict() for name, one in self._others.items()}}
         return Held(taken_apart(whole, tensors), tensors)
 
+    def unreadable(self) -> str:
+        """Return the name of what has a state that another member could not read; empty if there is nothing."""
+        for name, one in self._others.items():
+            try:
+                read(written(taken_apart(one.state_dict(), [])))
+            except (UnpicklingError, AttributeError, TypeError):  # the latter two from pickling it
+                return name
+        return ""
+
     def prepare(self, tree: Any) -> Held:
         """Return memory for another member's state: the own tensors where they fit, else new ones."""
         own = self.hold()
@@ -96,6 +108,16 @@ def put_together(tree: Any, tensors: Iterator[torch.Tensor]) -> Any:
     if isinstance(tree, (list, tuple)) and type(tree) in (list, tuple):
         return type(tree)(put_together(one, tensors) for one in tree)
     return tree
+
+
+def written(tree: Any) -> bytes:
+    """Return a tree as bytes."""
+    return packed(tree)
+
+
+def read(data: bytes) -> Any:
+    """Undo `written`. Raises UnpicklingError for what is no tree of plain types."""
+    return unpacked(data, [Place])
 
 
 def _of_model(model: torch.nn.Module) -> dict[str, torch.Tensor]:

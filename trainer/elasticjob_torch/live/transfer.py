@@ -8,11 +8,15 @@ bounded size.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+
+from elasticjob_torch.live import exchange
+from elasticjob_torch.live.state import read, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,6 +56,17 @@ class Member:
     shape: str
     addresses: frozenset[str] = frozenset()
 
+    def written(self) -> bytes:
+        """Return it as JSON."""
+        said = [self.standing.round, self.standing.step, self.shape, sorted(self.addresses)]
+        return json.dumps(said).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> Member:
+        """Undo `written`. Raises ValueError or TypeError."""
+        number, step, shape, addresses = json.loads(data)
+        return cls(Standing(int(number), int(step)), str(shape), frozenset(map(str, addresses)))
+
 
 def gather(mine: Member) -> list[Member]:
     """Return what each member tells, by rank. A collective.
@@ -59,8 +74,7 @@ def gather(mine: Member) -> list[Member]:
     Raises:
         CannotShare: the members have different models; the message names one.
     """
-    members: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(members, mine)
+    members = [Member.read(one) for one in exchange.gather(mine.written())]
     for rank, member in enumerate(members):
         if member.shape != members[0].shape:
             raise CannotShare(
@@ -87,15 +101,13 @@ def sender(standings: Sequence[Standing]) -> int | None:
 def send(registry: Registry, source: int) -> None:
     """Send this member's state to all others. A collective with `receive`."""
     held = registry.hold()
-    dist.broadcast_object_list([held.tree], src=source)
+    exchange.broadcast(written(held.tree), source)
     _broadcast(held, source)
 
 
 def receive(registry: Registry, source: int) -> None:
     """Receive the state. If it breaks, this member has only a part of it, unless it had the same state before."""
-    box: list[Any] = [None]
-    dist.broadcast_object_list(box, src=source)
-    held = registry.prepare(box[0])
+    held = registry.prepare(read(exchange.broadcast(None, source)))
     _broadcast(held, source)
     registry.load(held)
 
