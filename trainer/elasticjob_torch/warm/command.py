@@ -77,6 +77,7 @@ def guessed_environment(
         "WORLD_SIZE": all_of_them,
         "GROUP_WORLD_SIZE": "1",
         "ROLE_WORLD_SIZE": all_of_them,
+        "ELASTICJOB_LIVE": "",
         "ELASTICJOB_MASTER_ADDRESS": "127.0.0.1",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "27400",

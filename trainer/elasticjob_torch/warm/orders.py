@@ -32,6 +32,7 @@ HEADER_BYTES = 4
 # noticed. Any other variable may have been read by a library in C, by the interpreter, or by a .pth file.
 _OF_A_ROUND = frozenset(
     {
+        "ELASTICJOB_LIVE",  # `agent.messages.SOCKET`
         "ELASTICJOB_MASTER_ADDRESS",  # `environment.MASTER_ADDRESS`
         "GROUP_RANK",
         "GROUP_WORLD_SIZE",
