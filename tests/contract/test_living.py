@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZES = (1, 2, 3, 4, 5, 6)  # that divide the batch
-CHANGES = int(os.environ.get("ELASTICJOB_LIVE_CHANGES", "30"))
+CHANGES = int(os.environ.get("ELASTICJOB_LIVE_CHANGES", "12"))
 
 
 @pytest.fixture
