@@ -148,9 +148,8 @@ class RendezvousStatus(Model):
     restart_round: Count = Field(
         0,
         exclude_if=_is_zero,
-        description="The last round that was opened for new training processes, because the training hung, a restart "
-        "was asked for or the template was changed: no process of an earlier round lives on into it. Absent before "
-        "the first.",
+        description="The last round that was opened for new training processes, because the training hung or a restart "
+        "was asked for: no process of an earlier round lives on into it. Absent before the first.",
     )
     ping: Ping = Field(
         default_factory=Ping,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of all that members of a group have in common, as a tree and the tensors in it.
 
-The tree is small and can be sent as bytes: in it a `Place` stands for each tensor. So tensors can be sent one by one,
-into the memory that the receiver's own tensors have already.
+The tree is small and can be sent as bytes: in it a `Placeholder` stands for each tensor. So tensors can be sent one by
+one, into the memory that the receiver's own tensors have already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class Placeholder:
     """Stands for a tensor."""
 
     shape: tuple[int, ...]
@@ -88,10 +88,10 @@ class Registry:
 
 
 def taken_apart(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """Return the value with a `Place` for each tensor, which is appended to ``tensors``."""
+    """Return the value with a `Placeholder` for each tensor, which is appended to ``tensors``."""
     if isinstance(value, torch.Tensor):
         tensors.append(value.detach())
-        return Place(tuple(value.shape), value.dtype, value.device.type)
+        return Placeholder(tuple(value.shape), value.dtype, value.device.type)
     if isinstance(value, dict):
         return {key: taken_apart(one, tensors) for key, one in value.items()}
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
@@ -101,7 +101,7 @@ def taken_apart(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 def put_together(tree: Any, tensors: Iterator[torch.Tensor]) -> Any:
     """Undo `taken_apart`."""
-    if isinstance(tree, Place):
+    if isinstance(tree, Placeholder):
         return next(tensors)
     if isinstance(tree, dict):
         return {key: put_together(one, tensors) for key, one in tree.items()}
@@ -117,15 +117,15 @@ def written(tree: Any) -> bytes:
 
 def read(data: bytes) -> Any:
     """Undo `written`. Raises UnpicklingError for what is no tree of plain types."""
-    return unpacked(data, [Place])
+    return unpacked(data, [Placeholder])
 
 
 def _of_model(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Place]]:
-    if isinstance(tree, Place):
+def _places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Placeholder]]:
+    if isinstance(tree, Placeholder):
         yield path, tree
     elif isinstance(tree, dict):
         for key, one in tree.items():
@@ -139,7 +139,7 @@ def _paths(tree: Any) -> Sequence[tuple[Any, ...]]:
     return [path for path, _ in _places(tree)]
 
 
-def _fitting(place: Place, mine: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+def _fitting(place: Placeholder, mine: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
     if mine is not None and (tuple(mine.shape), mine.dtype, mine.device.type) == (
         place.shape,
         place.dtype,
