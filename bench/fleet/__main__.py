@@ -106,6 +106,7 @@ class Fleet:
         limit = chart_limit()
         floor = await self._spent_over(FLOOR_SECONDS)
         terms_before, takeovers, rests = await self._lease.terms(), list[TakeOver](), list[float]()
+        peaks, stalls = list[float](), list[float]()  # the program is executed anew for each term
         async with contextlib.AsyncExitStack() as operators:
             async with self._lease.held():
                 operator = await operators.enter_async_context(running(self._server, limit=limit, container=container))
@@ -114,14 +115,15 @@ class Fleet:
                 fresh = operator.mib()
                 await self._ask("beat", workers=self._size.each)
             takeovers.append(await self._take_over(operator))
-            first_peak = operator.peak_mib()
             await asyncio.sleep(settle)
             rests.append(operator.mib())
+            peaks.append(operator.peak_mib())
             wrote, own = await self._written(), cpu_seconds(operator.pid)
             wrote_cpu = self._writers_cpu()
             at_rest = await self._spent_over(rest)
             wrote, own = await self._written() - wrote, cpu_seconds(operator.pid) - own
             wrote_cpu = self._writers_cpu() - wrote_cpu
+            stalls.append(await self._stall(operator))
             standby = 0.0
             for _ in range(1, TERMS):
                 async with self._lease.held():
@@ -131,8 +133,8 @@ class Fleet:
                 takeovers.append(await self._take_over(operator))
                 await asyncio.sleep(settle)
                 rests.append(operator.mib())
-            stall = (await operator.metrics())["elasticjob_event_loop_stall_seconds"]
-            peak = operator.peak_mib()
+                peaks.append(operator.peak_mib())
+                stalls.append(await self._stall(operator))
             await self._left_alone()
         taken = await self._lease.terms() - terms_before
         everybody = (at_rest.requests / at_rest.at - floor.requests / floor.at) / self._size.workers
@@ -144,14 +146,14 @@ class Fleet:
             mib_fresh=fresh,
             mib=rests[0],
             mib_third=rests[-1],
-            mib_peak=peak,
-            mib_peak_first=first_peak,
+            mib_peak=max(peaks),
+            mib_peak_first=peaks[0],
             mib_standby=standby,
             takeover_seconds=max(one.seconds for one in takeovers),
             takeover_requests=max(one.requests for one in takeovers) / self._size.jobs,
             takeover_operator=max(one.operator for one in takeovers),
             takeover_api=max(one.api for one in takeovers),
-            longest_stall_seconds=stall,
+            longest_stall_seconds=max(stalls),
             leases_lost=taken - TERMS,
             operator_cores=own / at_rest.at,
             api_cores=at_rest.api / at_rest.at,
@@ -176,6 +178,9 @@ class Fleet:
         what = f"{took.seconds:.1f} s, by {took.requests:.0f} requests"
         said(f"taken over in {what}, {operator.mib():.0f} MiB, at most {operator.peak_mib():.0f}")
         return took
+
+    async def _stall(self, operator: Operator) -> float:
+        return (await operator.metrics())["elasticjob_event_loop_stall_seconds"]
 
     def _all_had_a_step(self, seen: dict[str, float]) -> bool:
         known = seen.get("elasticjob_jobs", 0.0) == self._size.jobs

@@ -21,7 +21,7 @@ class Row:
     mib: float  # at rest in the first term
     mib_third: float  # at rest in the third term of the same process
     mib_peak: float  # the highest of all three terms
-    mib_peak_first: float  # the highest until the end of the first take-over
+    mib_peak_first: float  # the highest until the first term is at rest
     mib_standby: float  # after the first term, standing by
     takeover_seconds: float  # from the free Lease until each job has had a step, the longest of three, to 0.5 s
     takeover_requests: float  # of the operator meanwhile, per job

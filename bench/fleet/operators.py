@@ -147,7 +147,7 @@ class Operator:
         return self._kernel("VmRSS")
 
     def peak_mib(self) -> float:
-        """Since its start."""
+        """Since its term began to be waited for."""
         return self._kernel("VmHWM")
 
     def _kernel(self, name: str) -> float:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the parts together, anew for each term, until a signal stops the process."""
+"""Puts the parts together for one term, until a signal stops the process or the Lease is lost."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
 from collections.abc import Callable
+from enum import Enum, auto
 
 import kopf
 
@@ -23,6 +23,7 @@ from elasticjob_operator.cluster.reflector import Reflector, install
 from elasticjob_operator.cluster.reviews import Reviews
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.execution import hear_signals, hold_signals
 from elasticjob_operator.first_steps import FirstSteps
 from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.loop_watch import watch_loop
@@ -33,13 +34,32 @@ from elasticjob_operator.reconciler import Reconciler
 
 CRDS_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
+HEARD_SECONDS = 0.05  # in which the event loop hears a signal that came before it was held
 
 log = logging.getLogger(__name__)
 
 
-async def run(options: Options) -> int:
-    """Stands by and leads, in turn. Returns the exit code: 0 after a signal, 1 if the watches failed. Raises
-    CertificateError."""
+class End(Enum):
+    SIGNAL = auto()
+    LEASE_LOST = auto()  # signals are held until the program is executed anew
+    FAILED = auto()  # of the watches
+
+
+async def run(options: Options) -> End:
+    """Stands by, then leads for one term. Raises CertificateError."""
+    stopped = asyncio.Event()
+    _stop_at_signals(stopped)
+    hear_signals(asyncio.get_running_loop())
+    try:
+        ended = await _run_for_a_term(options, stopped)
+    except asyncio.CancelledError:
+        ended = End.SIGNAL
+    if ended is End.SIGNAL:
+        log.info("stopped by a signal")
+    return ended
+
+
+async def _run_for_a_term(options: Options, stopped: asyncio.Event) -> End:
     # renewals have their own connections, so that they never wait for one
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     watches.ended = metrics.api_request_ended
@@ -47,26 +67,34 @@ async def run(options: Options) -> int:
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
+    lease = options.lease_namespace, options.lease_name
+    leadership = Leadership(lease_kube, *lease, options.identity, options.lease_seconds)
     try:
-        while await _lead_once(options, lease_kube, watches):
-            log.warning("standing by again, with nothing of the term that has ended")
-            await asyncio.sleep(AGAIN_SECONDS)
-            gc.collect()  # the ended term is full of cycles, and the next term may begin before they are collected
-    except asyncio.CancelledError:
-        pass
+        await lead(leadership, lambda: _work(options, kube, leadership, watches, stopped))
+    except LeaseLost:
+        return await _lease_lost(stopped)
     except StillWorking:
         os._exit(1)  # asyncio would wait for the tasks that do not stop
     except Exception:
         log.exception("the watches failed")
-        return 1
+        return End.FAILED
     finally:
         looking.cancel()
         for server in servers:
             server.close()
         await kube.close()
         await lease_kube.close()
-    log.info("stopped by a signal")
-    return 0
+    return End.SIGNAL
+
+
+async def _lease_lost(stopped: asyncio.Event) -> End:
+    """The process does not end with a lost Lease, because the kubelet would delay its restarts."""
+    hold_signals()
+    await asyncio.sleep(HEARD_SECONDS)
+    if stopped.is_set():
+        return End.SIGNAL
+    log.warning("standing by again: the program is executed anew, with nothing of the term that has ended")
+    return End.LEASE_LOST
 
 
 async def _connect() -> Kube:
@@ -84,29 +112,6 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
     metrics_server = MetricsServer(health.metrics_page(), Reviews(kube).judge, tls)
     await metrics_server.listen(options.metrics_port)
     return [health_server, metrics_server]
-
-
-async def _lead_once(options: Options, lease_kube: Kube, watches: WatchTimes) -> bool:
-    """Leads for one term. Returns whether to stand by again: the Lease was lost, and no signal came meanwhile.
-
-    The process does not end with a lost Lease, because the kubelet would delay its restarts. Each term has its own
-    connections: a connection keeps the context in which it was opened, that of kopf's tasks.
-    """
-    stopped = asyncio.Event()
-    _stop_at_signals(stopped)
-    lease = options.lease_namespace, options.lease_name
-    leadership = Leadership(lease_kube, *lease, options.identity, options.lease_seconds)
-    kube = await _connect()
-    try:
-        await lead(leadership, lambda: _work(options, kube, leadership, watches, stopped))
-    except LeaseLost:
-        return not stopped.is_set()
-    finally:
-        _stop_at_signals(stopped)
-        metrics.end_term()
-        watches.stop()
-        await kube.close()
-    return False
 
 
 def _stop_at_signals(stopped: asyncio.Event) -> Callable[[], None]:
@@ -171,13 +176,13 @@ async def _work(
     watches.start()
     install()
     ready = asyncio.Event()
-    given = settings(reflector, watches)
-    # kopf takes the signals for itself before it is ready, and would lose one that comes while it ends
-    listening = asyncio.create_task(_after(ready, _stop_at_signals(stopped)), name="signals")
+    # kopf takes the signals for itself before it is ready, would lose one that comes while it ends, and drops all then
+    listen = _stop_at_signals(stopped)
+    listening = asyncio.create_task(_after(ready, listen), name="signals")
     try:
         await kopf.operator(
             registry=registry,
-            settings=given,
+            settings=settings(reflector, watches),
             standalone=True,
             ready_flag=ready,
             identity=options.identity,  # type: ignore[arg-type]  # kopf would look for a user name, and a pod has none
@@ -186,10 +191,8 @@ async def _work(
         )
     finally:
         listening.cancel()
+        listen()
         await queue.stop()
-        # a timer keeps its context until it is due, even if cancelled, and the context of kopf's tasks holds this
-        # object
-        del given.reflector
 
 
 async def may_watch_nodes(kube: Kube) -> bool:

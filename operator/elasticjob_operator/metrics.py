@@ -204,15 +204,6 @@ def begin_term(
     JOBS_AWAITING_STEP.set_function(awaiting)
 
 
-def end_term() -> None:
-    """Releases everything of the term: its cache is as large as all jobs together."""
-    LEADER.set(0)
-    NAMESPACES_LEFT.set(0)
-    JOBS.known = tuple
-    for gauge in (QUEUE_DEPTH, JOBS_AWAITING_STEP):
-        gauge.set_function(int)
-
-
 def count(measurements: Iterable[Measurement]) -> None:
     for metric, value, label in measurements:
         counted = STEPS[metric]

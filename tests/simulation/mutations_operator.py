@@ -272,11 +272,11 @@ MUTATIONS = mutations(
         "elasticjob_operator.actions.slots:Slots._give_back": (
             omit("who waits for a slot waits for ever", "self._hand_out()"),
         ),
-        "elasticjob_operator.app:_lead_once": (
+        "elasticjob_operator.app:_lease_lost": (
             replace(
                 "an operator that has lost its Lease works on",
-                "return not stopped.is_set()",
-                "await asyncio.sleep(3600); return not stopped.is_set()",
+                "return End.LEASE_LOST",
+                "await asyncio.sleep(3600); return End.LEASE_LOST",
             ),
         ),
     },

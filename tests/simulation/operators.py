@@ -30,6 +30,7 @@ from simulation.loop import PROCESS, Process, VirtualLoop
 from simulation.network import Network, Session
 
 LEASE_NAMESPACE, LEASE = "ops", "elasticjob-operator"
+EXECUTION_SECONDS = 1.0  # until a program that was executed anew has imported what it needs
 WATCHED = {
     JOBS: references.Resource(GROUP, VERSION, JOBS, namespaced=True),
     "pods": references.Resource("", "v1", "pods", namespaced=True),
@@ -86,7 +87,12 @@ class Operator:
         self.process.signal(signal.SIGTERM)
 
     async def _run(self) -> None:
-        if await app.run(self.options) != 0:
+        try:
+            while (ended := await app.run(self.options)) is app.End.LEASE_LOST:
+                await asyncio.sleep(EXECUTION_SECONDS)
+        except asyncio.CancelledError:  # by a signal between two executions
+            ended = app.End.SIGNAL
+        if ended is app.End.FAILED:
             self.mistakes.append("the operator ended by itself, as its watches failed")
         self.process.kill()
 
@@ -121,7 +127,8 @@ def simulated(operators: list[Operator], ask: Callable[[Network, str], Awaitable
             (app.health, "serve", serve),
             (app.kopf, "operator", operator),
             (app.os, "_exit", lambda _: this().process.kill()),
-            (app.gc, "collect", int),  # what it frees may be of another process here
+            (app, "hold_signals", lambda: None),
+            (app, "hear_signals", lambda _: None),
             (sidecars, "trouble_of", asked),
             (Reconciler, "reconcile", watched),
         ):

@@ -23,7 +23,7 @@ WATCHED = (JOBS, "pods", WORKERS)
 
 
 class WatchTimes:
-    """When each watch of a term last began. The watch of a named namespace is counted by itself once it has begun."""
+    """When each watch last began. The watch of a named namespace is counted by itself once it has begun."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -33,10 +33,6 @@ class WatchTimes:
     def start(self) -> None:
         """Notes that the watches are about to begin."""
         self._began = dict.fromkeys(WATCHED, self._monotonic())
-
-    def stop(self) -> None:
-        """Notes that no watch is wanted any more."""
-        self._began = None
 
     def begins(self, path: str) -> None:
         """Notes that the API server has answered the watch at `path`."""

@@ -12,7 +12,7 @@ AGREED_SECONDS, COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 1.0, 5.0
 # sidecars that may read a status in a second, if it changes what was agreed; only counters; only progress
 AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
 # statuses in a second that only report progress, of all jobs together
-PROGRESS_WRITES_A_SECOND = 20
+PROGRESS_WRITES_A_SECOND = 10
 SOON_SECONDS = 1.0  # a change without urgency waits so long for others
 
 

@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's process: it stands by, waits for the CRDs, and goes on after a lost Lease."""
+"""The operator's process: it stands by, waits for the CRDs, and ends its execution with a lost Lease."""
 
 import asyncio
-import gc
 import os
 import signal
 import time
-import weakref
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob_operator import app, loop_watch, metrics
 from elasticjob_operator.cluster import leader
 from elasticjob_operator.cluster.client import Kube
-from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.options import parse
 from support.operator_objects import job
 from support.ports import free_port
@@ -29,14 +24,25 @@ from support.waiting import until, within
 LEASE = "leases/elasticjob-operator"
 
 
-async def test_who_has_lost_the_lease_stands_by_again(leases: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
-    terms: list[tuple[Leadership, asyncio.Task[None]]] = []
+@pytest.fixture(autouse=True)
+def process_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """It keeps its signals, and its metrics forget the term."""
+    monkeypatch.setattr(app, "hold_signals", lambda: None)
+    monkeypatch.setattr(app, "hear_signals", lambda _: None)
+    yield
+    metrics.LEADER.set(0)
+    metrics.begin_term(tuple, int, int)
 
-    async def work(_: object, __: object, led: Leadership, *___: object) -> None:
+
+async def test_a_lost_lease_ends_all_work_and_the_execution(
+    leases: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms: list[asyncio.Task[None]] = []
+
+    async def work(*_: object) -> None:
         this = asyncio.current_task()
         assert this is not None
-        terms.append((led, this))
+        terms.append(this)
         await asyncio.Event().wait()
 
     async def connect() -> Kube:
@@ -46,18 +52,19 @@ async def test_who_has_lost_the_lease_stands_by_again(leases: RecordingServer, m
     monkeypatch.setattr(Kube, "connect", connect)
     options = parse(["--sidecar-image=x", "--lease-namespace=ops", "--health-port=18399"], {"POD_NAME": "one"})
     running = asyncio.create_task(app.run(options))
-    await until(lambda: len(terms) == 1)
+    await until(lambda: terms)
     leases.network.open.clear()
-    (first, working), *_ = terms
-    await until(working.cancelled)
-    assert not running.done()
+    async with within("the end of the execution"):
+        assert await running is app.End.LEASE_LOST
+    assert terms[0].cancelled()
     leases.network.open.set()
+    running = asyncio.create_task(app.run(options))
     await until(lambda: len(terms) == 2)
-    assert [led.term for led, _ in terms] == [1, 2]
-    assert terms[1][0] is not first
     running.cancel()
-    assert await running == 0
-    assert leases.objects["leases/elasticjob-operator"]["spec"]["holderIdentity"] == ""
+    assert await running is app.End.SIGNAL
+    assert (
+        leases.objects[LEASE]["spec"] | {"holderIdentity": "", "leaseTransitions": 2} == leases.objects[LEASE]["spec"]
+    )
 
 
 async def test_crds_that_come_late_are_waited_for(
@@ -77,13 +84,11 @@ async def test_crds_that_come_late_are_waited_for(
 
 
 @asynccontextmanager
-async def operator(
-    api: RecordingServer, monkeypatch: pytest.MonkeyPatch, url: str = ""
-) -> AsyncIterator["asyncio.Task[int]"]:
-    """The whole of it, with kopf, beside one job; over connections if there is a `url`."""
+async def operator(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator["asyncio.Task[app.End]"]:
+    """The whole of it, with kopf, beside one job."""
 
     async def connect() -> Kube:
-        return Kube(ApiClient(Configuration(host=url))) if url else api.client()
+        return api.client()
 
     quick = leader.Times(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
     monkeypatch.setattr(leader, "times_of", lambda _: quick)
@@ -102,43 +107,9 @@ def awaited() -> float:
     return next(metric.samples[0].value for metric in metrics.JOBS_AWAITING_STEP.collect())
 
 
-def are_free(made: list[weakref.ref[Any]]) -> bool:
-    gc.collect()
-    return all(one() is None for one in made)
-
-
 def take_lease(api: RecordingServer, holder: str) -> None:
     with api.objects.edited(LEASE) as lease:
         lease["spec"] |= {"holderIdentity": holder, "leaseDurationSeconds": leader.LONGEST_SECONDS}
-
-
-async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cache holds all objects: a process that leads again would have them twice."""
-    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
-    made: list[weakref.ref[Any]] = []
-
-    def noted(kind: type) -> Any:
-        def make(*given: Any, **more: Any) -> Any:
-            made.append(weakref.ref(one := kind(*given, **more)))
-            return one
-
-        return make
-
-    kinds = ("Cache", "Reconciler", "WorkQueue", "FirstSteps")
-    for kind in kinds:
-        monkeypatch.setattr(app, kind, noted(getattr(app, kind)))
-    collected: list[int] = []
-    monkeypatch.setattr(app, "gc", SimpleNamespace(collect=lambda: collected.append(gc.collect())))
-    # over connections, as asyncio keeps the context in which one was opened
-    async with api.over_http() as url, operator(api, monkeypatch, url):
-        for term in (1, 2, 3):
-            await until(lambda term=term: len(made) == term * len(kinds), f"term {term}")
-            await until(lambda: list(metrics.JOBS.known()) and awaited() == 0, "the job's first step")
-            take_lease(api, "two")
-            await until(lambda: collected, f"the end of term {term}")
-            assert are_free(made)
-            collected.clear()
-            take_lease(api, "")
 
 
 async def test_a_signal_while_a_lost_term_ends_ends_the_process(
@@ -158,7 +129,7 @@ async def test_a_signal_while_a_lost_term_ends_ends_the_process(
         await until(lambda: list(metrics.JOBS.known()), "the job")
         take_lease(api, "two")
         async with within("the process to end"):
-            assert await asyncio.shield(running) == 0
+            assert await asyncio.shield(running) is app.End.SIGNAL
     assert api.objects[LEASE]["spec"]["holderIdentity"] == "two"
 
 

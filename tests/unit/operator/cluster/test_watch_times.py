@@ -73,10 +73,6 @@ def test_who_does_not_lead_watches_nothing() -> None:
     clock.now += 1000
     watches.begins(ALL[0])
     assert (watches.silence(), watches.problem()) == ((0.0, ""), "")
-    watches.start()
-    clock.now += 1000
-    watches.stop()
-    assert watches.problem() == ""
 
 
 async def test_a_namespace_that_was_deleted_is_no_fault_of_the_process() -> None:
