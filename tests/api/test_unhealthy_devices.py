@@ -85,7 +85,7 @@ async def gpu_job(operators: Operators, plane: ControlPlane, request: pytest.Fix
 async def test_a_sick_gpu_moves_its_worker(gpu_job: GpuJob) -> None:
     await gpu_job.train()
     assert gpu_job.report("Unhealthy")[0]["resources"][0]["health"] == "Unhealthy"
-    status = await gpu_job.until(lambda status: gpu_job.has_pod(1))
+    status = await gpu_job.until(lambda status: gpu_job.has_pod(1) and bool(status.get("blockers")))
     (blocker,) = [one for one in status["blockers"] if one["reason"] == "DeviceUnhealthy"]
     assert (blocker["workers"], blocker["object"], blocker["passes"]) == ("0", "Node/node-a", True)
     assert blocker["message"] == f"its device {GPU} {DEVICE} on node node-a is unhealthy"
