@@ -4,8 +4,7 @@
 from collections.abc import Awaitable, Callable
 
 from elasticjob.api import API_VERSION, ElasticJobStatus
-from elasticjob.rendezvous import Outcome
-from elasticjob.terms import RendezvousPhase
+from elasticjob.terms import Outcome, RendezvousPhase
 from simulation import people
 from simulation.containers import Plan, Programs
 from simulation.judge import Judge

@@ -10,7 +10,7 @@ from support.pod_life import new_credentials
 from support.waiting import until
 
 RESIZES, MOST, QUOTA = 1000, 9, 6
-PAUSES = (0.0, 0.05, 0.3, 1.0, 4.0)  # seconds between two: some come before the one before is answered
+PAUSES = (0.0, 0.05, 0.3, 1.0, 2.0)  # seconds between two: some come before the one before is answered
 SETTLED_SECONDS = 300.0
 
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hundred pods that take an hour to terminate are nobody's concern but the cluster's: the others go on at once."""
 
+import asyncio
+
 from elasticjob.pods import pod_key_of
 from simulation.containers import Program, Sandbox
 from simulation.one_job import NAME, OneJob
 from simulation.store import Object
-from simulation.stubs import StubPrograms, StubTrainer
+from simulation.stubs import LOOK_SECONDS, StubPrograms, StubTrainer
 from support.pod_life import new_credentials
 
 SLOW, STAYING = 100, 2
 GRACE_SECONDS = 3600
 # in which new pods come, virtual seconds: a pod starts within ten
-FORMED_SECONDS = 60.0
+FORMED_SECONDS = 30.0
 
 
 class Stubborn(StubTrainer):
@@ -42,6 +44,7 @@ async def live(job: OneJob) -> None:
     assert sum(map(is_slow, job.pods)) == SLOW, "they still terminate"
     assert job.status.restarts == 0
 
+    await asyncio.sleep(5 * LOOK_SECONDS)  # a stub takes part in no round that ends before it looks
     round = job.status.rendezvous.round
     job.edit(replicas=STAYING)
     await job.formed(STAYING, after=round, seconds=FORMED_SECONDS)
