@@ -49,15 +49,15 @@ MANAGER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0
 
 
 class DrainSpec(Model):
-    """Draining nodes: others take over from their workers before those are killed."""
+    """Draining nodes and unhealthy devices: others take over from their workers before those are lost."""
 
     taints: tuple[TaintKey, ...] = Field(
         DRAIN_TAINTS,
         max_length=64,
         description="Keys of taints that announce a node's removal, if the effect is NoSchedule or NoExecute and the "
-        "template does not tolerate them. The default keys are those of kubectl cordon and drain, the cluster "
-        "autoscaler, Karpenter and cloud providers' notices. With an empty list no node is drained. graceSeconds "
-        "applies even if the template tolerates the taint.",
+        "template does not tolerate them. The default keys are those of kubectl cordon and drain, which NVSentinel "
+        "cordons by too, the cluster autoscaler, Karpenter and cloud providers' notices. With an empty list no node is "
+        "drained. graceSeconds applies even if the template tolerates the taint.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
@@ -65,6 +65,12 @@ class DrainSpec(Model):
         description="How long others may take to come and take over from workers on a draining node. Until then the "
         "job's PodDisruptionBudget blocks the eviction of those workers, and kubectl drain waits. It blocks all "
         "evictions at other times too; with 0 the job has none.",
+    )
+    unhealthy_devices: bool = Field(
+        True,
+        description="Whether another worker also takes over from one with a device, such as a GPU, that its kubelet "
+        "reports as Unhealthy in the pod's status.containerStatuses[].allocatedResourcesStatus. Kubernetes reports "
+        "this by default from 1.36 on. A worker whose device becomes healthy again before that stays.",
     )
 
 

@@ -312,7 +312,7 @@ class ElasticJobStatus(Model):
     draining: Replacements = Field(
         default_factory=dict,
         exclude_if=is_empty,
-        description="The pods of workers on draining nodes, packed as replacements are; absent if there are none.",
+        description="The pods of draining workers, packed as replacements are; absent if there are none.",
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),

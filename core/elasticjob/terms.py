@@ -93,6 +93,7 @@ class RoundCause(StrEnum):
     RESTARTED = "Restarted"
     NEXT_STAGE = "NextStage"
     NODE_DRAINING = "NodeDraining"
+    DEVICE_UNHEALTHY = "DeviceUnhealthy"
     WORKERS_JOINED = "WorkersJoined"
     TOLD_TO_LEAVE = "ToldToLeave"
     CAME_BACK = "CameBack"

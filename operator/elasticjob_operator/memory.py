@@ -88,13 +88,19 @@ class Memory:
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The observer for pods made from `spec`."""
         keys = spec.rank_order.topology_keys if spec.rank_order else ()
-        read_by = spec.template_hash, spec.drain.taints, spec.pod_failure_policy, keys
+        read_by = spec.template_hash, spec.drain.taints, spec.drain.unhealthy_devices, spec.pod_failure_policy, keys
         known = self.observer
-        if (known.made_from, known.drained, known.policy, known.topology_keys) != read_by:
+        if (known.made_from, known.drained, known.devices, known.policy, known.topology_keys) != read_by:
             hint = None if self.template.problem else template.hint(spec)
-            made_from, drained, policy, _ = read_by
+            made_from, drained, devices, policy, _ = read_by
             self.observer = Observer(
-                spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy, topology_keys=keys
+                spec.trainer_container,
+                made_from,
+                hint=hint or "",
+                drained=drained,
+                devices=devices,
+                policy=policy,
+                topology_keys=keys,
             )
         return self.observer
 

@@ -2,14 +2,17 @@
 """A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
 
 import fcntl
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from random import Random
 
 import yaml
 
 from e2e.controllers import version
 from e2e.disruption import CONTROL_PLANE
+from e2e.job import ROUND_SECONDS, Job
 from e2e.kube import CACHE, Failed, Namespace, Object, kubectl, run, succeed, wait_until
 from e2e.schedule import lock
 
@@ -23,6 +26,8 @@ PRIORITIES = {"low": 10, "high": 100}
 # its own objects, which only Kueue itself can let go
 QUEUES = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 RELEASE, SECONDS = "kueue", 60
+# of a job's sizes: more are in the simulation. Some come before the operator or Kueue has answered the one before
+RESIZES, PAUSES = 40, (0.0, 0.1, 0.5, 1.5)
 
 CONFIGURATION = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -109,6 +114,41 @@ def let_go() -> None:
 
 def made(kind: str, name: str, fields: Mapping[str, object]) -> Object:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def usage(queue: str) -> Object:
+    """How many pods use quota of the ClusterQueue, and for how many it is reserved."""
+    body = json.loads(kubectl("get", f"clusterqueues.{API.partition('/')[0]}", queue, "--output=json"))
+    return {field: _pods(body.get("status", {}).get(field, ())) for field in ("flavorsUsage", "flavorsReservation")}
+
+
+def _pods(flavors: Sequence[Object]) -> int:
+    return sum(int(one["total"]) for flavor in flavors for one in flavor["resources"] if one["name"] == "pods")
+
+
+def leaves_no_quota_in_use(job: Job, queue: str, pods: int) -> None:
+    """Scale a job that trains, at random and faster than it can follow; then suspend it, and then delete it. With its
+    quota of so many `pods` it trains when asked to, and uses none of it after either end."""
+    dice = Random(35)
+    for _ in range(RESIZES):
+        job.scale(dice.randint(1, pods + 2))
+        time.sleep(dice.choice(PAUSES))
+    job.scale(pods + 1)
+    everything = {"flavorsUsage": pods, "flavorsReservation": pods}
+    nothing = dict.fromkeys(everything, 0)
+
+    def trains() -> bool:
+        return (job.rendezvous.get("phase"), job.rendezvous.get("worldSize")) == ("Formed", pods)
+
+    wait_until(f"a round of {pods}", trains, ROUND_SECONDS, job.summary)
+    wait_until("all quota in use", lambda: usage(queue) == everything, SECONDS, lambda: usage(queue))
+    job.patch('{"spec": {"suspend": true}}')
+    wait_until("a suspended job to use no quota", lambda: usage(queue) == nothing, SECONDS, lambda: usage(queue))
+    job.patch('{"spec": {"suspend": false}}')
+    wait_until(f"a round of {pods} again", trains, ROUND_SECONDS, job.summary)
+    job.namespace.kubectl("delete", "elasticjob", job.name)
+    wait_until("a deleted job to use no quota", lambda: usage(queue) == nothing, SECONDS, lambda: usage(queue))
+    assert job.namespace.list(f"workloads.{API.partition('/')[0]}") == []
 
 
 @contextmanager

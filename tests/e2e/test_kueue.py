@@ -7,7 +7,7 @@ import pytest
 
 from e2e.job import Job
 from e2e.kube import wait_until
-from e2e.kueue import PRIORITY, QUEUE, queue
+from e2e.kueue import PRIORITY, QUEUE, leaves_no_quota_in_use, queue
 
 pytestmark = pytest.mark.real
 
@@ -58,6 +58,14 @@ def test_a_preempted_worker_is_no_failure_and_comes_back(queues: None, job: Job,
         job.wait_for_round(4, after=smaller)
         job.wait_for_training(4, other_than=training)
         assert job.status["restarts"] == 0
+
+
+@pytest.mark.extended
+def test_many_resizes_leave_no_quota_in_use(queues: None, job: Job) -> None:
+    with queue("resized", 3, job.namespace):
+        apply_queued(job, "resized", replicas=2, maxReplicas=5, rendezvous={"lastCallSeconds": 5})
+        job.wait_for_round(2)
+        leaves_no_quota_in_use(job, "resized", 3)
 
 
 def waits_for_quota(job: Job) -> str:

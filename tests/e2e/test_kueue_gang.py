@@ -9,7 +9,7 @@ import pytest
 from e2e.disruption import touch
 from e2e.job import TRAINER, Job
 from e2e.kube import Object, wait_until
-from e2e.kueue import API, PRIORITY, QUEUE, made, queue
+from e2e.kueue import API, PRIORITY, QUEUE, leaves_no_quota_in_use, made, queue
 
 pytestmark = pytest.mark.real
 
@@ -103,6 +103,15 @@ def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, o
         assert changed["metadata"]["uid"] == asked["metadata"]["uid"]
         other.scale(1)
         job.wait_for_round(3)
+
+
+@pytest.mark.extended
+def test_many_resizes_leave_no_quota_in_use(queues: None, job: Job) -> None:
+    """A thousand of them: tests/unit/simulation/test_resizes.py."""
+    with queue("resized-gangs", 3, job.namespace):
+        apply_gang(job, "resized-gangs", replicas=2, maxReplicas=5, rendezvous={"lastCallSeconds": 5})
+        job.wait_for_round(2)
+        leaves_no_quota_in_use(job, "resized-gangs", 3)
 
 
 @pytest.mark.extended

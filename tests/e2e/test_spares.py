@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A spare waits beside the members: it takes a lost one's rank, and a scale-up takes it first."""
 
+import json
+import time
+
 import pytest
 
 from e2e.cli_cases import SLOW
-from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, Job, restarts
+from e2e.disruption import touch
+from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, TRAINER, Job, restarts
 from e2e.kube import wait_until
 from elasticjob_cli.why.answer import why
+
+SHORT_SECONDS = 5
 
 
 def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job) -> None:
@@ -52,6 +58,38 @@ def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None
     answer = why(job.scene())
     assert answer.full
     assert "A spare is missing: worker 1, whose trainer has run for " in answer.paragraph
+
+
+@pytest.mark.on_workers
+def test_more_spares_than_there_is_room_for_end_no_job(job: Job) -> None:
+    """Each node takes one of its pods, so most spares never have a node; no timeout of the rendezvous counts them."""
+    body = job.manifest(node=None, replicas=1, spareReplicas=4)
+    alone = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"elasticjob.io/job": job.name}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}}
+    body["spec"]["template"]["spec"]["affinity"] = affinity
+    job.namespace.apply(body)
+    formed, training = job.wait_for_round(1), job.wait_for_training(1)
+    job.wait_for_spare()
+    wait_until("REASON", lambda: job.status.get("reason") == "Unschedulable", TOLD_SECONDS, job.summary)
+
+    set_timeouts(job, SHORT_SECONDS)
+    time.sleep(2 * SHORT_SECONDS)  # either of them is over by then, whenever it has begun
+    job.wait_for_steps(training, 5)
+    assert job.rounds() == [formed]
+    set_timeouts(job, STARTED_SECONDS)
+
+    job.delete_pod(job.member_pods()[0])
+    after = job.wait_for_round(1, after=formed)
+    assert "takes rank 0" in after.reason
+    job.wait_for_training(1, other_than=training)
+    touch(job.member_pods()[0], TRAINER, "/tmp/finish")
+    job.wait_for_condition("Complete")
+    assert job.status["restarts"] == 0
+
+
+def set_timeouts(job: Job, seconds: int) -> None:
+    times = {"joinTimeoutSeconds": seconds, "startTimeoutSeconds": seconds}
+    job.patch(json.dumps({"spec": {"rendezvous": times}}))
 
 
 @pytest.mark.on_workers

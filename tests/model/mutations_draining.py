@@ -96,6 +96,20 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
+        "elasticjob.reading.devices:unhealthy_devices": (
+            replace(
+                "draining: who has a device of unknown health goes",
+                "one.get('health') == UNHEALTHY",
+                "one.get('health') != 'Healthy'",
+                by="operator drain",
+            ),
+        ),
+        "elasticjob_operator.job.drain:drain_of": (
+            omit("draining: devices count where the job says no", "devices", by="operator drain"),
+            replace(
+                "draining: an unhealthy device moves nobody", "devices and pod.unhealthy", "False", by="operator drain"
+            ),
+        ),
         "elasticjob_operator.job.evictions:still_there": (
             replace(
                 "draining: the grace begins anew with each look",

@@ -37,7 +37,7 @@ must_know(Finishing, "crashes since")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat suspects ack detail invalid disrupted "
-    "rejected outdated draining unready hung cut_off live_in matched topology",
+    "rejected outdated draining unhealthy unready hung cut_off live_in matched topology",
 )
 must_know(
     Spec,

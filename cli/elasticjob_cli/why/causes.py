@@ -27,6 +27,7 @@ class Cause(StrEnum):
     FINISHING = "Finishing"
     NETWORK = "NetworkFault"
     NO_STEPS = "NoSteps"
+    DEVICE_UNHEALTHY = "DeviceUnhealthy"
     NODE_DRAINING = "NodeDraining"
     DRAIN_GRACE_OVER = "DrainGraceOver"
     BUDGET_REFUSED = "BudgetRefused"

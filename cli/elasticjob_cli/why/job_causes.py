@@ -154,6 +154,10 @@ def no_steps(look: Look) -> str | None:
     return look.told_of(HUNG) if look.is_formed else None
 
 
+def device_unhealthy(look: Look) -> str | None:
+    return _with_workers(look.blockers_of(Reason.DEVICE_UNHEALTHY)) if look.is_formed else None
+
+
 def node_draining(look: Look) -> str | None:
     return _with_workers(look.blockers_of(Reason.NODE_DRAINING)) if look.is_formed else None
 

@@ -137,6 +137,14 @@ OF_JOB = (
         covers=False,
     ),
     JobRow(
+        Cause.DEVICE_UNHEALTHY,
+        job.device_unhealthy,
+        "A device is unhealthy: {said}.",
+        "Another worker starts with other devices and takes over in one planned round. The log of the device plugin or "
+        "DRA driver on that node says more.",
+        covers=False,
+    ),
+    JobRow(
         Cause.NODE_DRAINING,
         job.node_draining,
         "A node is draining: {said}.",

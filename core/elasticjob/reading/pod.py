@@ -19,6 +19,7 @@ from elasticjob.pods import (
     WORKLOAD,
 )
 from elasticjob.reading.container import ABSENT, Container
+from elasticjob.reading.devices import Device, unhealthy_devices
 from elasticjob.reading.node import Toleration
 from elasticjob.reading.shared import sentence, shared, word
 
@@ -46,7 +47,7 @@ class Pod:
     whose quota it takes. `batch`, `job_uid`: from the sidecar's environment. These five are None or empty for a pod
     that the operator did not make. `staying`: the init containers that run as long as the pod. `deadline`:
     activeDeadlineSeconds. `claims`: the PersistentVolumeClaims that it names. `containers`: all of them, init
-    containers first.
+    containers first. `unhealthy`: its unhealthy devices, or the first few of them.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Pod:
     addresses: tuple[str, ...]
     conditions: tuple[Condition, ...]
     containers: tuple[Container, ...]
+    unhealthy: tuple[Device, ...]
 
     @classmethod
     def read(cls, body: Object) -> "Pod":
@@ -116,6 +118,7 @@ class Pod:
             addresses=tuple(_addresses(status)),
             conditions=shared(tuple(map(Condition.read, status.get("conditions") or ()))),
             containers=tuple(_containers(status)),
+            unhealthy=unhealthy_devices(status),
         )
 
     def condition(self, type: str) -> Condition:

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     SCHEDULING_GATED = "SchedulingGated"
     UNSCHEDULABLE = "Unschedulable"
     INVALID_RECORD = "InvalidRecord"
+    DEVICE_UNHEALTHY = "DeviceUnhealthy"
     NODE_DRAINING = "NodeDraining"
     QUOTA_PENDING = "QuotaPending"
     POD_MISSING = "PodMissing"
@@ -84,6 +85,9 @@ KINDS: Mapping[Reason, Kind] = {
         PodState.UNSCHEDULABLE, "it waits until its scheduling gates are removed; the others go on without it"
     ),
     Reason.UNSCHEDULABLE: Kind(PodState.UNSCHEDULABLE, "make room or add nodes, or ask for less in the template"),
+    Reason.DEVICE_UNHEALTHY: Kind(
+        PodState.RUNNING, "another starts with other devices and takes its place; then it saves and leaves", passes=True
+    ),
     Reason.NODE_DRAINING: Kind(
         PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves", passes=True
     ),

@@ -110,8 +110,9 @@ class Worker:
     ignored. `matched`: the matching rule of the job's failure policy, once the worker has stopped.
 
     `disrupted`: the cluster ended the pod for a reason of its own. `rejected`: the node refused the pod before any
-    container started. `outdated`: the pod was made from an earlier template. `draining`: its node is about to go.
-    `unready`: the cluster has lost contact with its node.
+    container started. `outdated`: the pod was made from an earlier template. `draining`: another is to take over from
+    it, because its node is about to go or, if `unhealthy`, because a device of it is unhealthy. `unready`: the cluster
+    has lost contact with its node.
 
     `hung`: how the training hangs, if the round is to be restarted because of this member. `cut_off`: the link between
     it and rank 0 has been broken for long, though both live. `suspects`: members whose links to it are silent. `ack`:
@@ -137,6 +138,7 @@ class Worker:
     rejected: bool = False
     outdated: bool = False
     draining: bool = False
+    unhealthy: bool = False
     unready: bool = False
     hung: str = ""
     cut_off: bool = False

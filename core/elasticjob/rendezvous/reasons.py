@@ -25,12 +25,21 @@ def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], replaced
     """Why newcomers are admitted, in a word and in a sentence. `replaced`: the members that they take over from."""
     reason = f"{_workers(newcomers)} joined"
     if replaced:
-        nodes = "nodes are" if len(replaced) > 1 else "node is"
-        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(replaced)}, whose {nodes} about to go"
+        cause = RoundCause.DEVICE_UNHEALTHY if all(one.unhealthy for one in replaced) else RoundCause.NODE_DRAINING
+        return cause, f"{reason} for {_drained(replaced)}"
     all_are_there = len(state.participants) + len(newcomers) == spec.replicas - len(state.done)
     if all_are_there and spec.replicas > state.replicas > 0:
         return RoundCause.SCALED, f"scaled from {state.replicas} to {spec.replicas}"
     return RoundCause.WORKERS_JOINED, reason
+
+
+def _drained(replaced: Sequence[Worker]) -> str:
+    """The members that others take over from, each with the cause."""
+    healthy, unhealthy = ([one for one in replaced if one.unhealthy is ill] for ill in (False, True))
+    nodes = "nodes are" if len(healthy) > 1 else "node is"
+    devices = "devices are" if len(unhealthy) > 1 else "device is"
+    parts = ((healthy, f"whose {nodes} about to go"), (unhealthy, f"whose {devices} unhealthy"))
+    return ", and ".join(f"{_workers(those)}, {why}" for those, why in parts if those)
 
 
 def why_restarted(spec: Spec) -> tuple[str, str]:

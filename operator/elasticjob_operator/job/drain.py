@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers are on nodes that are about to go, by the nodes' taints. Pure."""
+"""Which workers others are to take over from: by the taints of nodes that are about to go, and by unhealthy devices.
+Pure."""
 
 from collections.abc import Collection, Iterable
 
-from elasticjob.reading import Pod, Taint
+from elasticjob.reading import Device, Pod, Taint
+from elasticjob.reading.waits import Reason, Wait, joined
 
 
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:
@@ -12,8 +14,28 @@ def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:
     return any(one.key in keys for one in taints)
 
 
+def drain_of(taints: Iterable[Taint], pod: Pod, keys: Collection[str], *, devices: bool) -> Wait | None:
+    """Why another worker is to take over from that of `pod`; None if none is. `keys`: of the taints that count.
+    `devices`: whether unhealthy devices count."""
+    if taint := draining_by(taints, pod, keys):
+        said = f"its node {pod.node} is about to go ({taint})"
+        return Wait(Reason.NODE_DRAINING, said, object=f"Node/{pod.node}")
+    if devices and pod.unhealthy:
+        return Wait(Reason.DEVICE_UNHEALTHY, told_of(pod.unhealthy, pod.node), object=f"Node/{pod.node}")
+    return None
+
+
 def draining_by(taints: Iterable[Taint], pod: Pod, keys: Collection[str]) -> str | None:
     """The key among `keys` of a taint that says that the node of `pod` is about to go. A taint that the pod tolerates
     does not count."""
     told = (one.key for one in taints if one.key in keys and not any(by.covers(one) for by in pod.tolerations))
     return next(told, None)
+
+
+def told_of(devices: Collection[Device], node: str) -> str:
+    """The sentence for unhealthy devices, which are at least one."""
+    names = ", ".join(f"{one.resource} {one.id}" for one in devices)
+    said = (
+        f"its device{'s' * (len(devices) > 1)} {names} on node {node} {'are' if len(devices) > 1 else 'is'} unhealthy"
+    )
+    return joined(said, next((one.message for one in devices if one.message), ""))

@@ -17,7 +17,7 @@ from elasticjob.reading.waits import Reason, Wait, wait_of
 from elasticjob.reading.workers import worker_of
 from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob_operator.job.drain import draining_by, is_going
+from elasticjob_operator.job.drain import drain_of, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
@@ -45,7 +45,8 @@ class Observer:
 
     `trainer`: the name of the trainer's container. `made_from`: the hash of what the job's pods are made from. `hint`:
     what is unusual about the trainer's command. `drained`: the keys of the taints that mark a node as about to go.
-    `policy`: what failures mean. `topology_keys`: the node labels by which ranks are ordered.
+    `devices`: whether a worker with an unhealthy device drains. `policy`: what failures mean. `topology_keys`: the node
+    labels by which ranks are ordered.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class Observer:
         *,
         hint: str = "",
         drained: tuple[str, ...] = (),
+        devices: bool = False,
         policy: PodFailurePolicy | None = None,
         topology_keys: tuple[str, ...] = (),
     ) -> None:
         self.trainer, self.made_from, self.hint = trainer, made_from, hint
-        self.drained, self.policy, self.topology_keys = drained, policy, topology_keys
+        self.drained, self.devices, self.policy, self.topology_keys = drained, devices, policy, topology_keys
         self._seen: dict[str, ObservedPod] = {}
 
     @property
@@ -134,10 +136,9 @@ class Observer:
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
         worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
-        if taint := draining_by(taints, pod, self.drained):
-            worker = replace(worker, draining=True)
-            said = f"its node {pod.node} is about to go ({taint})"
-            wait = wait or Wait(Reason.NODE_DRAINING, said, object=f"Node/{pod.node}")
+        if drain := drain_of(taints, pod, self.drained, devices=self.devices):
+            worker = replace(worker, draining=True, unhealthy=drain.reason is Reason.DEVICE_UNHEALTHY)
+            wait = wait or drain
         worker = replace(worker, topology=topology) if topology else worker
         return ObservedPod(pod, record, node, reading, worker, wait)
 

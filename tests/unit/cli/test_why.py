@@ -298,6 +298,14 @@ def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     assert f"A node is draining: {going}. Replacements start on other " in reply.paragraph
 
 
+def test_an_unhealthy_device_is_told_of_a_full_group() -> None:
+    sick = "worker 1: its device nvidia.com/gpu GPU-7 on node b is unhealthy: ECC errors"
+    device = blocker("DeviceUnhealthy", sick.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
+    reply = answer(formed([0, 1], blockers=[device]))
+    assert [(one.cause, one.said) for one in reply.findings] == [(Cause.DEVICE_UNHEALTHY, sick)]
+    assert f"A device is unhealthy: {sick}. Another worker starts with other devices " in reply.paragraph
+
+
 def test_the_last_call_runs_from_the_worker_that_completed_the_minimum() -> None:
     said = [record(0, joins(1), asked=10), record(1, joins(1), asked=6), record(2, joins(1), asked=2)]
     pods = [pod(index) for index in range(3)]

@@ -107,6 +107,7 @@ ON_PAPER = {
     Cause.NETWORK,
     Cause.NO_STEPS,
     Cause.GANG_REFUSED,
+    Cause.DEVICE_UNHEALTHY,
     Cause.NODE_DRAINING,
     Cause.GANG,
     Cause.QUEUED_TWICE,

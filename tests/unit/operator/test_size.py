@@ -30,6 +30,11 @@ def container(name: str) -> Object:
     return {"name": name, "containerID": "containerd://" + "2" * 64, "lastState": {}, **image, **state}
 
 
+def gpus(number: int) -> Object:
+    healthy = [{"resourceID": f"GPU-{number}-{gpu}", "health": "Healthy"} for gpu in range(8)]
+    return {"name": "nvidia.com/gpu", "resources": healthy}
+
+
 def pod_of(body: Object, number: int, index: int) -> Object:
     """As the API server has it once it runs."""
     pod = render_pod(body, ElasticJobSpec.parse(body["spec"]), index, 0, IMAGE, batch=ID.partition(".")[0])
@@ -44,7 +49,7 @@ def pod_of(body: Object, number: int, index: int) -> Object:
         "podIP": address,
         "podIPs": [{"ip": address}],
         "conditions": [{"type": type, "status": "True", "lastTransitionTime": SINCE} for type in conditions],
-        "containerStatuses": [container("trainer")],
+        "containerStatuses": [container("trainer") | {"allocatedResourcesStatus": [gpus(number)]}],
         "initContainerStatuses": [container("elasticjob-sidecar")],
     }
     return pod

@@ -31,7 +31,7 @@ def test_the_defaults_in_the_api_page_are_the_models() -> None:
     for field in ElasticJobSpec.model_fields.values():
         if field.alias not in ("rendezvous", "drain"):
             found[str(field.alias)] = "required" if field.is_required() else field.default
-    words = {"None": "none", "False": "false", str(DRAIN_TAINTS): "ten"}
+    words = {"None": "none", "False": "false", "True": "true", str(DRAIN_TAINTS): "ten"}
     assert told == {name: words.get(str(value), str(value)) for name, value in found.items()}
 
 

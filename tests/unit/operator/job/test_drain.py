@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are about to go, read from their taints."""
+"""Nodes that are about to go, read from their taints, and unhealthy devices, read from pods."""
 
 from typing import Any
 
 import pytest
 
-from elasticjob.reading import Node, Pod, Taint
+from elasticjob.reading import Device, Node, Pod, Taint
+from elasticjob.reading.devices import MAX_DEVICES, MESSAGE_LENGTH, NAME_LENGTH
 from elasticjob.reading.node import CORDONED
 from elasticjob.reading.waits import Reason
 from elasticjob.spec import DRAIN_TAINTS
-from elasticjob_operator.job.drain import draining_by
+from elasticjob_operator.job.drain import draining_by, told_of
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 
@@ -97,3 +98,87 @@ def test_the_grace_is_of_all_that_run_there_also_where_they_tolerate_it(
     (worker,), _ = observer.observe(view)
     assert observer.going == ({(0, 0)} if going else set())
     assert worker.draining is not bool(toleration)
+
+
+GPU = "nvidia.com/gpu"
+
+
+def device(id: str, health: str = "Unhealthy", **more: str) -> Object:
+    return {"resourceID": id, "health": health, **more}
+
+
+def with_devices(*devices: Object, resource: str = GPU, **state: Any) -> Object:
+    """A container status with that health of its devices."""
+    return trainer(**(state or {"running": {}})) | {
+        "allocatedResourcesStatus": [{"name": resource, "resources": list(devices)}]
+    }
+
+
+def devices_of(*statuses: Object, init: tuple[Object, ...] = ()) -> tuple[Device, ...]:
+    return Pod.read(pod(0, containerStatuses=list(statuses), initContainerStatuses=list(init))).unhealthy
+
+
+def test_only_unhealthy_devices_are_kept() -> None:
+    assert devices_of(trainer(running={})) == ()
+    assert devices_of(with_devices(device("GPU-1", "Healthy"), device("GPU-2", "Unknown"))) == ()
+    found = devices_of(with_devices(device("GPU-1"), device("GPU-2", "Healthy"), device("GPU-0", message="ECC errors")))
+    assert found == (Device(GPU, "GPU-0", "ECC errors"), Device(GPU, "GPU-1"))
+    assert devices_of(trainer(running={}) | {"allocatedResourcesStatus": [{"name": GPU}]}) == ()
+
+
+def test_a_device_that_containers_share_counts_once_whichever_they_are() -> None:
+    claim = "claim:gpus/one"
+    shared = with_devices(device("gpu.example.com/node/0"), resource=claim)
+    assert devices_of(shared, shared, init=(shared,)) == (Device(claim, "gpu.example.com/node/0"),)
+
+
+def test_what_a_driver_says_is_printable_and_bounded() -> None:
+    said = [device(f"\x1b[31m{number:03}\n{'i' * 500}", message=f"a\n\x07b {'m ' * 500}") for number in range(200)]
+    found = devices_of(with_devices(*said, resource="r" * 500))
+    assert len(found) == MAX_DEVICES
+    for number, one in enumerate(found):
+        assert one.id.startswith(f"{number:03} i")
+        assert one.message.startswith("a b m")
+        assert all(text.isprintable() for text in one)
+        assert (len(one.resource), len(one.id)) == (NAME_LENGTH, NAME_LENGTH)
+        assert len(one.message) <= MESSAGE_LENGTH
+
+
+def test_the_sentence_names_resource_and_device() -> None:
+    one, two = Device(GPU, "GPU-1", "ECC errors"), Device("example.com/nic", "nic-0")
+    assert told_of([one], "n") == f"its device {GPU} GPU-1 on node n is unhealthy: ECC errors"
+    assert told_of([two, one], "n") == (
+        f"its devices example.com/nic nic-0, {GPU} GPU-1 on node n are unhealthy: ECC errors"
+    )
+
+
+def test_a_worker_drains_while_a_device_of_it_is_unhealthy() -> None:
+    observer, view = Observer("trainer", drained=DRAIN_TAINTS, devices=True), view_of(job())
+    for health, drains in (("Healthy", False), ("Unhealthy", True), ("Unknown", False)):
+        body = pod(0, phase="Running", containerStatuses=[with_devices(device("GPU-1", health))])
+        body["spec"]["nodeName"] = "n"
+        see(view, {"digits-0-0": body}, {"digits-0-0": record(0)})
+        (worker,), _ = observer.observe(view)
+        assert (worker.draining, worker.unhealthy) == (drains, drains)
+        assert list(observer.waits) == [(0, 0)] * drains
+        assert observer.going == set(), "its node stays, and nobody is about to evict it"
+        if drains:
+            wait = observer.waits[0, 0]
+            assert (wait.reason, wait.object) == (Reason.DEVICE_UNHEALTHY, "Node/n")
+            assert wait.said == f"its device {GPU} GPU-1 on node n is unhealthy"
+
+
+def test_of_both_causes_the_node_is_told() -> None:
+    observer = Observer("trainer", drained=DRAIN_TAINTS, devices=True)
+    body = pod(0, phase="Running", containerStatuses=[with_devices(device("GPU-1"))])
+    body["spec"]["nodeName"] = "n"
+    view = view_of(job(), {"digits-0-0": body}, nodes={"n": Node("n", 1, {}, (CORDON,))})
+    (worker,), _ = observer.observe(view)
+    assert (worker.draining, worker.unhealthy) == (True, False)
+    assert observer.waits[0, 0].reason is Reason.NODE_DRAINING
+
+
+def test_devices_do_not_count_where_the_job_says_so() -> None:
+    body = pod(0, phase="Running", containerStatuses=[with_devices(device("GPU-1"))])
+    (worker,), _ = Observer("trainer", drained=DRAIN_TAINTS).observe(view_of(job(), {"digits-0-0": body}))
+    assert not worker.draining

@@ -44,6 +44,7 @@ def test_an_init_container_that_has_failed_and_is_not_called_a_crash_loop_yet() 
 def test_every_cause_of_a_pod_is_walked_through() -> None:
     assert {reason for _, reason, _ in CAUSES} == KINDS.keys() - {
         Reason.POD_BACK_OFF,  # there is no pod then
+        Reason.DEVICE_UNHEALTHY,  # its devices say so, while its trainer runs
         Reason.NODE_DRAINING,  # its node says so
         Reason.QUOTA_PENDING,  # its gates say so
         Reason.SIDECAR_NOT_READY,  # its sidecar says so
