@@ -24,9 +24,11 @@ CACHE = Path(
     os.environ.get("ELASTICJOB_CACHE")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob"
 )
+USUAL = "elasticjob"
+CLUSTER = os.environ.get("ELASTICJOB_CLUSTER", USUAL)  # hack/cluster/env.sh names others by version and addresses
 ENVIRONMENT = {
     **os.environ,
-    "KUBECONFIG": str(CACHE / "kubeconfig"),
+    "KUBECONFIG": str(CACHE / f"kubeconfig{CLUSTER.removeprefix(USUAL)}"),
     "PATH": f"{CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}",
 }
 
