@@ -19,7 +19,7 @@ trap 'exit 143' TERM # when what runs has ended too
 # a debootstrap that is stopped leaves its mounts
 trap 'umount "$work"/rootfs/{proc,sys} 2>/dev/null || true; rm -rf "$work"' EXIT
 sources=$here/node-image
-programs=$cache/programs-$cluster_version-$(cat "$here"/{programs,containerd}/go.sum "$here"/programs/*/main.go | sha256 | cut -c1-12)
+programs=$cache/programs-$cluster_version-$(cat "$here"/programs/{go.sum,*/main.go} | sha256 | cut -c1-12)
 of_pods=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
 of_nodes=(kubelet kubeadm)
 
@@ -59,30 +59,18 @@ compile() {
     [ ! -e "$programs/.complete" ] || return 0
   fi
   command -v gcc >/dev/null || fail "gcc is needed to build $node_image; install it"
-  build_programs "$programs" ./coredns go.etcd.io/etcd/server/v3
-  mv "$programs/server" "$programs/etcd"
+  local name packages=(./coredns go.etcd.io/etcd/server/v3)
   if [ "$cluster_version" = "$kubernetes_version" ]; then
     # one program is all of them, by its name; kubectl, which is started often, is a program of its own
-    build_programs "$programs" ./kubernetes k8s.io/kubernetes/cmd/kubectl
-    local name
+    build_programs "$programs" "${packages[@]}" ./kubernetes k8s.io/kubernetes/cmd/kubectl
     for name in "${of_pods[@]}" "${of_nodes[@]}"; do ln -sf kubernetes "$programs/$name"; done
   else
+    build_programs "$programs" "${packages[@]}"
     build_kubernetes "$cluster_version" "$programs" "${of_pods[@]}" "${of_nodes[@]}" kubectl
-    build_containerd
   fi
+  mv "$programs/server" "$programs/etcd"
   gcc -static -Os -s -o "$programs/pause" "$sources/pause.c"
   touch "$programs/.complete"
-}
-
-# Debian's containerd is too old for newer kubelets: they ask it for the cgroup driver, which 1.7 does not answer.
-build_containerd() {
-  local version packages=github.com/containerd/containerd/v2
-  (
-    cd "$here/containerd" || exit
-    version=$(go list -m -f '{{.Version}}' $packages)
-    go_build -ldflags "-s -w -X $packages/version.Version=$version" -o "$programs/" \
-      $packages/cmd/{containerd,containerd-shim-runc-v2,ctr}
-  )
 }
 
 image() { # NAME BASE INSTRUCTIONS [FILE]..., which are in bin/
@@ -106,12 +94,8 @@ build_node() {
   compile
   packages
   "$programs/kubeadm" config images list --kubernetes-version "$cluster_version" > "$work/names" 2>/dev/null
-  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node shared=() containerd=()
-  if [ "$cluster_version" = "$kubernetes_version" ]; then
-    shared=("$programs/kubernetes") # to which the others are links
-  else
-    containerd=("$programs"/{containerd,containerd-shim-runc-v2,ctr})
-  fi
+  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node shared=()
+  [ ! -e "$programs/kubernetes" ] || shared=("$programs/kubernetes") # to which the others are links
   # kind's own node images are made with these
   files=$(cd "$here/programs" && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
   pause=$(sed -n 's/^ *sandbox_image = "\(.*\)"/\1/p' "$files/etc/containerd/config.toml")
@@ -124,8 +108,7 @@ build_node() {
   for part in "${parts[@]}"; do docker tag $pod_network "$part"; done
 
   mkdir -p "$context/bin" "$context/manifests"
-  cp --no-dereference ${shared[@]+"${shared[@]}"} ${containerd[@]+"${containerd[@]}"} "$programs/kubectl" \
-    "${of_nodes[@]/#/$programs/}" "$context/bin/"
+  cp --no-dereference ${shared[@]+"${shared[@]}"} "$programs/kubectl" "${of_nodes[@]/#/$programs/}" "$context/bin/"
   cp "$sources"/default-{cni,storage}.yaml "$context/manifests/"
   cp -r "$files" "$context/kind-files"
   chmod -R u+w "$context/kind-files"
