@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from e2e.kind_machines import BACK_SECONDS, CHECKPOINTS, CONTROL_PLANE, NODE, Kind, container_status, from_its_node
-from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.kube import Namespace, Object, first_address_is_ipv6, kubectl, run, succeed, wait_until
 
 __all__ = ["CHECKPOINTS", "CONTROL_PLANE", "NODE", "container_status", "from_its_node"]
 
@@ -224,8 +224,7 @@ def slow_api(image: str, round_trip: float) -> Iterator[None]:
     namespace.apply(config, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
     namespace.kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=150s")
     wait_until("the proxy to serve", lambda: "serving" in namespace.kubectl("logs", name), 30)
-    node = kubectl("get", "node", CONTROL_PLANE, "--output=jsonpath={.status.addresses[0].address}")
-    family = "-6" if ":" in node else "-4"
+    family = "-6" if first_address_is_ipv6() else "-4"
     gateway = succeed("docker", "exec", CONTROL_PLANE, "ip", family, "route", "show", "default").split()[2]
     from_elsewhere = ["-p", "tcp", "--dport", "6443", "!", "-s", gateway, "-i", "eth0"]
     redirect = ["-t", "nat", "-I", "PREROUTING", *from_elsewhere, "-j", "REDIRECT", "--to-ports", str(port)]

@@ -69,6 +69,16 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
     return succeed("kubectl", *arguments, stdin=stdin)
 
 
+def first_address_is_ipv6() -> bool:
+    """Whether nodes, pods and services have an address of IPv6 first, or alone."""
+    return ":" in kubectl("get", "service/kubernetes", "--namespace=default", "--output=jsonpath={.spec.clusterIP}")
+
+
+def in_url(address: str) -> str:
+    """As URLs have it: one of IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:
     """Ask `probe` five times a second until it gives something. Raises Deadline after `BUSY` times `seconds`."""
     return waiting.wait_until(what, probe, BUSY * seconds, seen, pause=0.2)
