@@ -39,7 +39,8 @@ def test_it_tells_where_the_cluster_is(tmp_path: Path) -> None:
     ],
 )
 def test_another_cluster_has_names_and_files_of_its_own(given: str, name: str, tmp_path: Path) -> None:
-    told = bash(f'unset KUBERNETES FAMILY; export {given}; source "{ENV}"; echo "$cluster $KUBECONFIG $checkpoint_dir"', tmp_path)
+    asks = f'source "{ENV}"; echo "$cluster $KUBECONFIG $checkpoint_dir"'
+    told = bash(f"unset KUBERNETES FAMILY; export {given}; {asks}", tmp_path)
     assert told == f"elasticjob{name} {tmp_path}/kubeconfig{name} {tmp_path}/checkpoints{name}\n"
 
 
