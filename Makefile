@@ -27,7 +27,7 @@ venv:  ## the development environment (Python, from locks/dev.txt)
 	@hack/venv.sh
 
 .PHONY: cluster images install install-for-tests install-for-all-tests demo
-cluster:  ## the local kind cluster: 1 control plane, 2 workers
+cluster:  ## the local kind cluster: 1 control plane, 2 workers (KUBERNETES=v1.37.2, FAMILY=ipv6 or dual: another beside it, for each target of a cluster)
 	@hack/cluster/up.sh cluster
 images:  ## the cluster; build the images and load the changed ones into it
 	@hack/cluster/up.sh images
@@ -135,8 +135,9 @@ lint-format:
 	@$(venv) ruff format --check .
 lint-types:
 	@$(venv) mypy core operator sidecar cli
-lint-types-trainer:  # in other people's images there may be an older Python
+lint-types-trainer:  # in other people's images there may be an older Python, or a newer one
 	@$(venv) mypy --python-version 3.10 trainer
+	@$(venv) mypy --python-version 3.14 trainer
 lint-imports:
 	@$(venv) lint-imports --no-logo
 lint-crds:
@@ -180,8 +181,9 @@ lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 
 .PHONY: release release-check release-wheels release-krew release-chart release-sbom release-site
 release: release-check release-wheels release-krew release-chart release-sbom release-site  ## what a release is made of, into build/release, each tried; publishes nothing
-release-check:  ## whether all files name the same version, and CHANGELOG.md has notes (TAG=v0.1.0 is that of the release)
+release-check:  ## whether all files name the same version, CHANGELOG.md has notes (TAG=v0.1.0 is that of the release), and pages name the Kubernetes, torch and Python that are tested
 	@$(venv) python hack/release/check_version.py $(TAG)
+	@$(venv) python hack/release/check_tested.py
 release-wheels:  ## the wheels, each installed into a clean environment and called
 	@hack/release/wheels.sh build/release/wheels
 	@$(venv) python hack/release/try_wheels.py build/release/wheels

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes the local cluster be there and healthy, from whatever is left: nothing, stopped containers, a running one.
+# KUBERNETES=v1.37.2 and FAMILY=ipv6 (or dual) make others beside the usual one: env.sh has their names.
 # The node image and kind have to be there; up.sh sees to that.
 #   cluster.sh --check     only says by its exit code whether there is one
 set -euo pipefail
@@ -14,9 +15,14 @@ set -euo pipefail
 mkdir -p "$checkpoint_dir" "$(locked_dir torch "$newest_torch")" "$(locked_dir torch "$oldest_torch")"
 chmod 1777 "$checkpoint_dir"
 
+case $family in
+  ipv4) networking= ;;
+  ipv6 | dual) networking="networking: {ipFamily: $family}" ;;
+  *) fail "FAMILY=$family is no family of addresses; give ipv4, ipv6 or dual" ;;
+esac
 wanted=$(sed -e '/^ *#/d' -e "s|@checkpoints@|$checkpoint_dir|" -e "s|@newest-torch@|$(locked_dir torch "$newest_torch")|" \
-  -e "s|@oldest-torch@|$(locked_dir torch "$oldest_torch")|" "$here/kind.yaml"; echo "# $node_image")
-made=$cache/kind.yaml
+  -e "s|@oldest-torch@|$(locked_dir torch "$oldest_torch")|" "$here/kind.yaml"; echo "${networking:+$networking$'\n'}# $node_image")
+made=$cache/kind$variant.yaml
 
 # A node is back when its kubelet has renewed its lease just now, and has said Ready since its container started:
 # what the API server remembers from before a stop does not count. The clocks compared are all the engine's.

@@ -18,6 +18,6 @@ if docker info >/dev/null 2>&1; then
     done
   fi
 fi
-rm -rf "$checkpoint_dir" "$cache/kind.yaml" "$KUBECONFIG"
-say "cluster: deleted"
+rm -rf "$checkpoint_dir" "$cache/kind$variant.yaml" "$KUBECONFIG"
+say "cluster: $cluster is deleted"
 [ "${1:-}" != all ] || { rm -rf "$cache"; say "cache: deleted $cache"; }

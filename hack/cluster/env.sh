@@ -9,12 +9,18 @@ here=$root/hack/cluster
 cache=${ELASTICJOB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticjob}
 mkdir -p "$cache/bin"
 
-cluster=elasticjob
 # kind, helm and Kubernetes' own programs are pinned in programs/go.mod
 kubernetes_version=$(grep -o 'k8s.io/kubernetes v[0-9.]*' "$here/programs/go.mod" | cut -d ' ' -f 2)
-node_image=kindest/node:$kubernetes_version
-# KUBERNETES is another version of the control plane for the tests without nodes; the cluster keeps its own
-control_plane_version=${KUBERNETES:-$kubernetes_version}
+# KUBERNETES is another version of the cluster, and of the control plane for the tests without nodes. FAMILY is another
+# family of its addresses. Such a cluster has a name and files of its own, and is there beside the usual one.
+cluster_version=${KUBERNETES:-$kubernetes_version}
+family=${FAMILY:-ipv4}
+variant=
+[ "$family" = ipv4 ] || variant+=-$family
+[ "$cluster_version" = "$kubernetes_version" ] || variant+=-${cluster_version//./-}
+cluster=elasticjob$variant
+export ELASTICJOB_CLUSTER=$cluster # for the tests
+node_image=kindest/node:$cluster_version
 # those of controllers/, by the version in their go.mod
 controller_version() { grep -o "sigs.k8s.io/$1 v[0-9.]*" "$here/controllers/$1/go.mod" | cut -d ' ' -f 2; } # NAME
 kueue_chart=$cache/kueue-$(controller_version kueue)
@@ -38,14 +44,14 @@ sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 25
 # The path holds the digest of the lock's lines: another lock is another directory, so that nobody ever sees
 # one half replaced.
 locked_dir() { echo "$cache/$1-$(grep -v '^ *#' "$root/locks/$2.txt" | sha256 | cut -c1-12)"; } # KIND LOCK
-checkpoint_dir=$cache/checkpoints
+checkpoint_dir=$cache/checkpoints$variant
 
 # a kubeconfig of its own: the user's current context is never touched
-export KUBECONFIG=$cache/kubeconfig
+export KUBECONFIG=$cache/kubeconfig$variant
 export PATH=$cache/bin:$PATH
 # where the tests without a cluster find etcd and the control plane's programs
 control_plane=$cache/kubebuilder
-[ "$control_plane_version" = "$kubernetes_version" ] || control_plane+=-$control_plane_version
+[ "$cluster_version" = "$kubernetes_version" ] || control_plane+=-$cluster_version
 if [ -z "${KUBEBUILDER_ASSETS:-}" ] || [ -n "${KUBERNETES:-}" ] || [[ $KUBEBUILDER_ASSETS = "$cache"/kubebuilder* ]]; then
   export KUBEBUILDER_ASSETS=$control_plane
 fi
@@ -93,6 +99,31 @@ build_programs() { # DIRECTORY PACKAGE...
     mkdir -p "$to"
     go_build -ldflags "$(linked "$kubernetes_version")" -o "$to/" "$@"
   )
+}
+
+# Builds programs of another release of Kubernetes, as its own build does it, but that the modules of its staging
+# directory are those that were published.
+build_kubernetes() { # v1.30.14 DIRECTORY PROGRAM...
+  local version=$1 to=$2 module=k8s.io/kubernetes released work; shift 2
+  [[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?$ ]] ||
+    fail "KUBERNETES=$version is no release of Kubernetes; give one such as v1.30.14"
+  command -v go >/dev/null || fail "Go is needed to build Kubernetes $version; install it from go.dev"
+  work=$(mktemp -d)
+  (cd "$work" && quietly go mod download "$module@$version") ||
+    fail "there is no Kubernetes $version to be had; see go's reason above"
+  released=$(cd "$work" && go list -m -f '{{.Dir}}' "$module@$version")
+  # the samples are published too, but not of each release
+  sed -e "/k8s.io.sample-/d" -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${version#v1.}|" \
+    "$released/go.mod" > "$work/go.mod"
+  cat "$released/go.sum" > "$work/go.sum" # what is read-only there is written to here
+  (
+    export GOWORK=off GOFLAGS="${GOFLAGS:-} -mod=mod -modfile=$work/go.mod"
+    cd "$released"
+    go_download "${@/#/./cmd/}"
+    mkdir -p "$to"
+    go_build -ldflags "$(linked "$version")" -o "$to/" "${@/#/./cmd/}"
+  )
+  rm -rf "$work"
 }
 
 # Builds an image. Engines without buildx use the classic builder, whose steps need the host's network

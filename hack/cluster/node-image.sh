@@ -10,6 +10,7 @@
 #   node-image.sh node         the second, built; what takes long may be done before, and at once:
 #   node-image.sh programs     ... its programs
 #   node-image.sh packages     ... its packages of Debian's, for which the first has to be there
+# With KUBERNETES=v1.37.2 the second is of that release, whose programs are compiled one by one, as it has them.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -18,9 +19,9 @@ trap 'exit 143' TERM # when what runs has ended too
 # a debootstrap that is stopped leaves its mounts
 trap 'umount "$work"/rootfs/{proc,sys} 2>/dev/null || true; rm -rf "$work"' EXIT
 sources=$here/node-image
-programs=$cache/programs-$(cat "$here"/programs/{go.sum,*/main.go} | sha256 | cut -c1-12)
-# what programs/kubernetes is, by its name; kubectl, which is started often, is a program of its own
-in_one=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm)
+programs=$cache/programs-$cluster_version-$(cat "$here"/programs/{go.sum,*/main.go} | sha256 | cut -c1-12)
+of_pods=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
+of_nodes=(kubelet kubeadm)
 
 pull() { # IMAGE SECONDS
   say "images: pulling $1"
@@ -58,10 +59,16 @@ compile() {
     [ ! -e "$programs/.complete" ] || return 0
   fi
   command -v gcc >/dev/null || fail "gcc is needed to build $node_image; install it"
-  build_programs "$programs" ./kubernetes ./coredns k8s.io/kubernetes/cmd/kubectl go.etcd.io/etcd/server/v3
+  local name packages=(./coredns go.etcd.io/etcd/server/v3)
+  if [ "$cluster_version" = "$kubernetes_version" ]; then
+    # one program is all of them, by its name; kubectl, which is started often, is a program of its own
+    build_programs "$programs" "${packages[@]}" ./kubernetes k8s.io/kubernetes/cmd/kubectl
+    for name in "${of_pods[@]}" "${of_nodes[@]}"; do ln -sf kubernetes "$programs/$name"; done
+  else
+    build_programs "$programs" "${packages[@]}"
+    build_kubernetes "$cluster_version" "$programs" "${of_pods[@]}" "${of_nodes[@]}" kubectl
+  fi
   mv "$programs/server" "$programs/etcd"
-  local name
-  for name in "${in_one[@]}"; do ln -sf kubernetes "$programs/$name"; done
   gcc -static -Os -s -o "$programs/pause" "$sources/pause.c"
   touch "$programs/.complete"
 }
@@ -86,8 +93,9 @@ packages() {
 build_node() {
   compile
   packages
-  "$programs/kubeadm" config images list --kubernetes-version "$kubernetes_version" > "$work/names" 2>/dev/null
-  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node
+  "$programs/kubeadm" config images list --kubernetes-version "$cluster_version" > "$work/names" 2>/dev/null
+  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node shared=()
+  [ ! -e "$programs/kubernetes" ] || shared=("$programs/kubernetes") # to which the others are links
   # kind's own node images are made with these
   files=$(cd "$here/programs" && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
   pause=$(sed -n 's/^ *sandbox_image = "\(.*\)"/\1/p' "$files/etc/containerd/config.toml")
@@ -96,21 +104,21 @@ build_node() {
   # Only CoreDNS is started without its name.
   mapfile -t parts < <(grep -v /pause: "$work/names"; echo $pod_network)
   image $pod_network $network $'COPY bin/ /usr/local/bin/\nENTRYPOINT ["coredns"]' \
-    "$programs"/{kubernetes,kubectl,etcd,coredns} "${in_one[@]/#/$programs/}" "$sources/pod-network.sh"
+    ${shared[@]+"${shared[@]}"} "$programs"/{kubectl,etcd,coredns} "${of_pods[@]/#/$programs/}" "$sources/pod-network.sh"
   for part in "${parts[@]}"; do docker tag $pod_network "$part"; done
 
   mkdir -p "$context/bin" "$context/manifests"
-  cp --no-dereference "$programs"/{kubernetes,kubeadm,kubelet,kubectl} "$context/bin/"
+  cp --no-dereference ${shared[@]+"${shared[@]}"} "$programs/kubectl" "${of_nodes[@]/#/$programs/}" "$context/bin/"
   cp "$sources"/default-{cni,storage}.yaml "$context/manifests/"
   cp -r "$files" "$context/kind-files"
   chmod -R u+w "$context/kind-files"
   rm "$context/kind-files/etc/systemd/system/containerd-fuse-overlayfs.service"
   docker save -o "$context/images.tar" "${parts[@]}" "$pause"
-  build_image --build-arg BASE_IMAGE="$base_image" --build-arg KUBERNETES_VERSION="$kubernetes_version" \
+  build_image --build-arg BASE_IMAGE="$base_image" --build-arg KUBERNETES_VERSION="$cluster_version" \
     -t "$node_image" -f "$sources/Dockerfile" "$context"
   # they live on inside the node image
   quietly docker rmi "${parts[@]}" "$pause" $network
-  rm -rf "$cache"/programs-*
+  rm -rf "$cache/programs-$cluster_version"-*
 }
 
 base() { has_image "$base_image" || pull "$base_image" 120 || build_base; }

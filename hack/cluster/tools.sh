@@ -53,10 +53,10 @@ make_kubectl() { # the node image holds the server's own
 # The programs of a control plane without nodes, into $KUBEBUILDER_ASSETS
 make_apiserver() {
   [ "$KUBEBUILDER_ASSETS" = "$control_plane" ] || fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has not all of etcd," \
-    "${of_control_plane[*]} of Kubernetes $control_plane_version; unset it, or put them there"
+    "${of_control_plane[*]} of Kubernetes $cluster_version; unset it, or put them there"
   [ "$(uname -s)" = Linux ] || fail "etcd, ${of_control_plane[*]} are needed; build them from Kubernetes' source and" \
     "set KUBEBUILDER_ASSETS to their directory"
-  if [ "$control_plane_version" = "$kubernetes_version" ]; then take_control_plane; else compile_control_plane; fi
+  if [ "$cluster_version" = "$kubernetes_version" ]; then take_control_plane; else compile_control_plane; fi
 }
 
 take_control_plane() {
@@ -77,31 +77,13 @@ take_control_plane() {
   rmdir "$new"
 }
 
-# As Kubernetes' own build does it, but that the modules of its staging directory are those that were published.
 compile_control_plane() {
-  [[ $control_plane_version =~ ^v1\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?$ ]] ||
-    fail "KUBERNETES=$control_plane_version is no release of Kubernetes; give one such as v1.30.14"
-  command -v go >/dev/null || fail "Go is needed to build Kubernetes $control_plane_version; install it from go.dev"
   [ -x "$cache/kubebuilder/etcd" ] || env -u KUBERNETES -u KUBEBUILDER_ASSETS "$0" apiserver
-  say "tools: building ${of_control_plane[*]} ($control_plane_version, some minutes)"
-  local module=k8s.io/kubernetes released packages=("${of_control_plane[@]/#/./cmd/}") new=$KUBEBUILDER_ASSETS.new
-  local work; work=$(mktemp -d)
-  (cd "$work" && quietly go mod download "$module@$control_plane_version") ||
-    fail "there is no Kubernetes $control_plane_version to be had; see go's reason above"
-  released=$(cd "$work" && go list -m -f '{{.Dir}}' "$module@$control_plane_version")
-  # the samples are published too, but not of each release
-  sed -e "/k8s.io.sample-/d" -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${control_plane_version#v1.}|" \
-    "$released/go.mod" > "$work/go.mod"
-  cat "$released/go.sum" > "$work/go.sum" # what is read-only there is written to here
-  (
-    export GOWORK=off GOFLAGS="${GOFLAGS:-} -mod=mod -modfile=$work/go.mod"
-    cd "$released"
-    go_download "${packages[@]}"
-    mkdir -p "$new"
-    go_build -ldflags "$(linked "$control_plane_version")" -o "$new/" "${packages[@]}"
-  )
+  say "tools: building ${of_control_plane[*]} ($cluster_version, some minutes)"
+  local new=$KUBEBUILDER_ASSETS.new
+  build_kubernetes "$cluster_version" "$new" "${of_control_plane[@]}"
   cp "$cache/kubebuilder/etcd" "$new/"
-  rm -rf "$work" "$KUBEBUILDER_ASSETS"
+  rm -rf "$KUBEBUILDER_ASSETS"
   mv "$new" "$KUBEBUILDER_ASSETS"
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.controllers import version
 from e2e.disruption import CONTROL_PLANE
-from e2e.kube import ENVIRONMENT, Namespace, Object, run, succeed, wait_until
+from e2e.kube import ENVIRONMENT, Namespace, Object, first_address_is_ipv6, in_url, run, succeed, wait_until
 from e2e.prometheus import BESIDE
 from support.ports import free_port
 
@@ -28,7 +28,7 @@ def adapter(home: Namespace, folder: Path, rules: Path, prometheus: str) -> Iter
     (folder / "adapter.yaml").write_text(rules.read_text())
     (folder / "kubeconfig").write_bytes(Path(ENVIRONMENT["KUBECONFIG"]).read_bytes())
     gateways = succeed("docker", "network", "inspect", "kind", "--format={{range .IPAM.Config}}{{.Gateway}} {{end}}")
-    gateway = next(address for address in gateways.split() if ":" not in address)
+    gateway = next(address for address in gateways.split() if (":" in address) == first_address_is_ipv6())
     port, name = free_port(), f"elasticjob-adapter-{secrets.token_hex(4)}"
     files = [f"--{use}-kubeconfig={BESIDE}/kubeconfig" for use in ("lister", "authentication", "authorization")]
     options = [
@@ -63,7 +63,8 @@ def forget() -> None:
 def _wait_for_service(home: Namespace) -> None:
     """Until kube-proxy knows it, its address is somebody's outside of the cluster, who may answer: the API server would
     keep that connection."""
-    url = f"https://{home.get('service', 'adapter')['spec']['clusterIP']}/healthz"
+    address = home.get("service", "adapter")["spec"]["clusterIP"]
+    url = f"https://{in_url(address)}/healthz"
     ask = ("docker", "exec", CONTROL_PLANE, "curl", "--silent", "--insecure", "--max-time", "5", url)
     wait_until("the Service of metrics", lambda: run(*ask).output == "ok", READY_SECONDS, lambda: run(*ask))
 
@@ -75,7 +76,11 @@ def _ask(path: str) -> str:
 def _service(address: str, port: int) -> list[Object]:
     meta = {"name": "adapter", "labels": {"kubernetes.io/service-name": "adapter"}}
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
-    slice_of = {"addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": ports}
+    slice_of = {
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address]}],
+        "ports": ports,
+    }
     return [
         {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{**ports[0], "port": 443}]}},
         {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": meta, **slice_of},

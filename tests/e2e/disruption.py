@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from e2e.kind_machines import BACK_SECONDS, CHECKPOINTS, CONTROL_PLANE, NODE, Kind, container_status, from_its_node
-from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.kube import Namespace, Object, first_address_is_ipv6, kubectl, run, succeed, wait_until
 
 __all__ = ["CHECKPOINTS", "CONTROL_PLANE", "NODE", "container_status", "from_its_node"]
 
@@ -128,20 +128,24 @@ def paused_api() -> Iterator[None]:
         wait_for_node(CONTROL_PLANE, woken)
 
 
+def _iptables(node: str, address: str, *rule: str) -> list[str]:
+    """The command that changes a rule of a node, in the family of the address."""
+    return ["docker", "exec", node, "ip6tables" if ":" in address else "iptables", "--wait", *rule]
+
+
 @contextmanager
 def cut_link(one: Object, other: Object) -> Iterator[None]:
     """No packet passes between two pods: the node of `one` drops them, through which all of them go."""
     addresses = one["status"]["podIP"], other["status"]["podIP"]
     ends = [addresses, addresses[::-1]]
 
-    def iptables(do: str, source: str, to: str) -> list[str]:
-        rule = [do, "FORWARD", "-s", source, "-d", to, "-j", "DROP"]
-        return ["docker", "exec", one["spec"]["nodeName"], "iptables", "--wait", *rule]
+    def rule(do: str, source: str, to: str) -> list[str]:
+        return _iptables(one["spec"]["nodeName"], source, do, "FORWARD", "-s", source, "-d", to, "-j", "DROP")
 
     with ExitStack() as whole:
         for source, to in ends:
-            succeed(*iptables("-I", source, to))
-            whole.callback(succeed, *iptables("-D", source, to))
+            succeed(*rule("-I", source, to))
+            whole.callback(succeed, *rule("-D", source, to))
         yield
 
 
@@ -220,7 +224,8 @@ def slow_api(image: str, round_trip: float) -> Iterator[None]:
     namespace.apply(config, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
     namespace.kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=150s")
     wait_until("the proxy to serve", lambda: "serving" in namespace.kubectl("logs", name), 30)
-    gateway = succeed("docker", "exec", CONTROL_PLANE, "sh", "-c", "ip route show default").split()[2]
+    family = "-6" if first_address_is_ipv6() else "-4"
+    gateway = succeed("docker", "exec", CONTROL_PLANE, "ip", family, "route", "show", "default").split()[2]
     from_elsewhere = ["-p", "tcp", "--dport", "6443", "!", "-s", gateway, "-i", "eth0"]
     redirect = ["-t", "nat", "-I", "PREROUTING", *from_elsewhere, "-j", "REDIRECT", "--to-ports", str(port)]
     # connections that are open already would stay fast
@@ -228,10 +233,10 @@ def slow_api(image: str, round_trip: float) -> Iterator[None]:
     rules = [redirect, cut]
     try:
         for rule in rules:
-            succeed("docker", "exec", CONTROL_PLANE, "iptables", "--wait", *rule)
+            succeed(*_iptables(CONTROL_PLANE, gateway, *rule))
         yield
     finally:
         for rule in rules:
             undo = ("-D" if word == "-I" else word for word in rule)
-            succeed("docker", "exec", CONTROL_PLANE, "iptables", "--wait", *undo)
+            succeed(*_iptables(CONTROL_PLANE, gateway, *undo))
         namespace.kubectl("delete", f"pod/{name}", f"configmap/{name}")

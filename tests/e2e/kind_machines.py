@@ -6,10 +6,10 @@ Processes are signalled from their node: inside of a container the kernel protec
 
 import json
 
-from e2e.kube import Failed, Object, kubectl, run, succeed, wait_until
+from e2e.kube import CLUSTER, Failed, Object, kubectl, run, succeed, wait_until
 
-CONTROL_PLANE = "elasticjob-control-plane"
-NODE = "elasticjob-worker"  # any of them: they share the directory
+CONTROL_PLANE = f"{CLUSTER}-control-plane"
+NODE = f"{CLUSTER}-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
 BACK_SECONDS = 120  # for a node to be Ready again, on a machine of two busy cores
 TOLD_SECONDS = 60  # for a pod's status to follow what its containers do, likewise

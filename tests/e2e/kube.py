@@ -24,9 +24,11 @@ CACHE = Path(
     os.environ.get("ELASTICJOB_CACHE")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob"
 )
+USUAL = "elasticjob"
+CLUSTER = os.environ.get("ELASTICJOB_CLUSTER", USUAL)  # hack/cluster/env.sh names others by version and addresses
 ENVIRONMENT = {
     **os.environ,
-    "KUBECONFIG": str(CACHE / "kubeconfig"),
+    "KUBECONFIG": str(CACHE / f"kubeconfig{CLUSTER.removeprefix(USUAL)}"),
     "PATH": f"{CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}",
 }
 
@@ -65,6 +67,16 @@ def succeed(*command: str, stdin: str | None = None, seconds: float = 60) -> str
 
 def kubectl(*arguments: str, stdin: str | None = None) -> str:
     return succeed("kubectl", *arguments, stdin=stdin)
+
+
+def first_address_is_ipv6() -> bool:
+    """Whether nodes, pods and services have an address of IPv6 first, or alone."""
+    return ":" in kubectl("get", "service/kubernetes", "--namespace=default", "--output=jsonpath={.spec.clusterIP}")
+
+
+def in_url(address: str) -> str:
+    """As URLs have it: one of IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
 
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:

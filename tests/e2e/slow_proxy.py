@@ -36,7 +36,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def main() -> None:
-    server = await asyncio.start_server(serve, "0.0.0.0", LISTEN)
+    server = await asyncio.start_server(serve, None, LISTEN)
     print("serving", flush=True)
     await server.serve_forever()
 

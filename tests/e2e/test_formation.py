@@ -6,7 +6,7 @@ import re
 import pytest
 
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
-from e2e.kube import Namespace, Object, wait_until
+from e2e.kube import Namespace, Object, in_url, wait_until
 from elasticjob.members import Members
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.real]
@@ -16,7 +16,7 @@ def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
     assert [(one.number, one.members, one.reason) for one in module_job.rounds()] == [(1, (0, 1), "first formation")]
     pods = module_job.member_pods()
     assert [pod["metadata"]["name"] for pod in pods] == ["train-0-0", "train-1-0"]
-    assert module_job.rendezvous["store"].startswith(f"{pods[0]['status']['podIP']}:27601/")
+    assert module_job.rendezvous["store"].startswith(f"{in_url(pods[0]['status']['podIP'])}:27601/")
     assert module_job.status["replicas"] == 2
     assert module_job.status["phase"] == "Running"
 

@@ -28,6 +28,22 @@ def test_it_tells_where_the_cluster_is(tmp_path: Path) -> None:
     assert bash(f'source "{ENV}"; echo "$KUBECONFIG"', tmp_path) == f"{tmp_path}/kubeconfig\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("FAMILY=", ""),
+        ("FAMILY=ipv4", ""),
+        ("FAMILY=ipv6", "-ipv6"),
+        ("KUBERNETES=v1.30.14", "-v1-30-14"),
+        ("FAMILY=dual KUBERNETES=v1.30.14", "-dual-v1-30-14"),
+    ],
+)
+def test_another_cluster_has_names_and_files_of_its_own(given: str, name: str, tmp_path: Path) -> None:
+    asks = f'source "{ENV}"; echo "$cluster $KUBECONFIG $checkpoint_dir"'
+    told = bash(f"unset KUBERNETES FAMILY; export {given}; {asks}", tmp_path)
+    assert told == f"elasticjob{name} {tmp_path}/kubeconfig{name} {tmp_path}/checkpoints{name}\n"
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_that_sources_it_stops_at_its_first_error(path: Path) -> None:
     before, _, _ = path.read_text().partition('env.sh"\n')
