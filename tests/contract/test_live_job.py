@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,29 @@ import pytest
 
 from contract.agents import SECONDS, until
 from contract.plane import Job, rendezvous
-from contract.trainers import Trainers, trainers
+from contract.trainers import Trainers
+from elasticjob_torch.agent import going_on
 
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
+NEWS_SECONDS = 1.0
 
 
-def lives(job: Job, directory: Path) -> Any:
-    return trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+@contextlib.contextmanager
+def lives(job: Job, directory: Path, prepare: Callable[[], None] | None = None) -> Iterator[Trainers]:
+    """`prepare`: what each torchrun does first."""
+    runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    runs.prepare = prepare
+    runs.start()
+    try:
+        yield runs
+    finally:
+        runs.stop()
+
+
+def expects_news_soon() -> None:
+    """In a torchrun: its processes end soon where a group breaks for no reason."""
+    going_on.NEWS_SECONDS = NEWS_SECONDS
 
 
 def pids(runs: Trainers, size: int, after: int = 0) -> dict[str, int]:
@@ -165,4 +183,44 @@ def test_a_script_that_fails_restarts_alone_and_is_counted(new_job: NewJob, tmp_
         assert again[other] == first[other]
         assert again[fails] != first[fails]
         assert job.view()["job"]["status"]["restarts"] == 1
+        end(job, runs, 2)
+
+
+def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob, tmp_path: Path) -> None:
+    """A process is killed meanwhile, so the group breaks, and no change of it can be told."""
+    job = new_job(replicas=3, minReplicas=1)
+    with lives(job, tmp_path, expects_news_soon) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        lost = sorted(first)[1]
+        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"seconds": 6 * NEWS_SECONDS})
+        away.start()
+        for pod in first:
+            until(lambda pod=pod: "cannot watch" in job.plane.log_of(pod), f"{pod} to notice it", SECONDS)
+        os.kill(first[lost], signal.SIGKILL)
+        away.join()
+        last = pids(runs, 3, seen)
+        assert {pod: pid for pod, pid in last.items() if pod != lost} == {
+            pod: pid for pod, pid in first.items() if pod != lost
+        }
+        assert last[lost] != first[lost]
+        end(job, runs, 3)
+
+
+def test_processes_keep_their_state_below_the_minimum(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=2)
+    with lives(job, tmp_path, expects_news_soon) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        lost, stays = sorted(first)
+        replacement = lost[: -len("0")] + "1"
+        runs.not_yet.add(replacement)
+        job.delete_pod(lost)
+        job.wait(lambda view: rendezvous(view).get("phase") == "Forming", "the round to be over")
+        time.sleep(4 * NEWS_SECONDS)
+        assert len(runs.events()) == seen
+        runs.not_yet.clear()
+        assert pids(runs, 2, seen)[stays] == first[stays]
         end(job, runs, 2)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 BUSY_SECONDS = 60.0
 # Until a newcomer's processes are ready; then it joins without, and they are started anew in the round.
 READY_SECONDS = 600.0
-# Between an error of the group and news of a change; without, the processes end.
+# Between an error of the group and news of a change, while these would come: without, the processes end.
 NEWS_SECONDS = 30.0
 
 
@@ -89,7 +89,8 @@ class GoingOn:
             self._living.enter(number, places)
 
     def look(self, view: wire.View | None, over: bool, pids: Iterable[int]) -> None:
-        """Note the sidecar's view, whether the processes' round is over, and their pids. Returns at once."""
+        """Note the present view (None while it may be out of date), whether the processes' round is over, and their
+        pids. Returns at once."""
         self._pids = tuple(pids)
         living = self._living
         if living is None or not self._round:
@@ -104,11 +105,11 @@ class GoingOn:
         if living.have_opted_in() and self._told_live < self._round:
             self._told_live = self._round
             threading.Thread(target=self._tell_live, args=(self._round,), daemon=True).start()
-        if not living.some_wait():
+        if not (living.some_wait() and self._stands(view)):
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now
-        elif now - self._waiting_since > NEWS_SECONDS and view is not None and view.phase != wire.Phase.FORMING:
+        elif now - self._waiting_since > NEWS_SECONDS:
             self._waiting_since = now
             living.stop(
                 f"a connection was closed in round {self._round}, and no change of the group followed within "
@@ -141,6 +142,10 @@ class GoingOn:
         """End the socket. May be called again."""
         if self._living is not None:
             self._living.close()
+
+    def _stands(self, view: wire.View | None) -> bool:
+        """Say whether the processes' round is known to stand: news of a change would come, and there are none."""
+        return view is not None and view.round == self._round and view.phase != wire.Phase.FORMING
 
     def _may_live(self, view: wire.View | None) -> bool:
         return self._living is not None and self._living.have_opted_in() and not (view is not None and view.restart)

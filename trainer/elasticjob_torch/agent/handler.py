@@ -228,7 +228,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._membership.news.wait(seconds, processes)
         self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
-        self._going_on.look(self._membership.view, self._is_over(), processes)
+        self._going_on.look(self._membership.present_view, self._is_over(), processes)
 
     def is_closed(self) -> bool:
         """Say whether the rendezvous is closed, as far as the sidecar has told."""

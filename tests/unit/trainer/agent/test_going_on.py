@@ -60,8 +60,11 @@ class Agent:
         self.living.opted_in = opted_in
         return said
 
-    def look(self, seen=None, *, over=False, pids=()):
-        self.going_on.look(seen or view(), over, pids)
+    def look(self, seen=..., *, over=False, pids=()):
+        self.going_on.look(view() if seen is ... else seen, over, pids)
+
+    def was_stopped(self):
+        return any(said[0] == "stop" for said in self.living.said)
 
 
 @pytest.fixture
@@ -128,11 +131,31 @@ def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
     agent.living.waits = True
     agent.look()
     agent.now += NEWS_SECONDS + 1
-    agent.look(view("Forming"))  # a change is on its way
-    assert not any(said[0] == "stop" for said in agent.living.said)
     agent.look()
     ((_, reason),) = [said for said in agent.living.said if said[0] == "stop"]
     assert "a connection was closed in round 1" in reason
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [None, view("Forming"), wire.View(round=0, phase=wire.Phase.FORMED)],
+    ids=["nobody is heard", "a change is on its way", "older than the round"],
+)
+def test_time_in_which_there_can_be_no_news_does_not_count(agent, seen):
+    agent.start()
+    agent.living.waits = True
+    for _ in range(3):
+        agent.look()
+        agent.now += NEWS_SECONDS - 1
+        agent.look()
+        agent.look(seen)
+        agent.now += NEWS_SECONDS + 1
+        agent.look(seen)
+    assert not agent.was_stopped()
+    agent.look()
+    agent.now += NEWS_SECONDS + 1
+    agent.look()
+    assert agent.was_stopped()
 
 
 def test_an_error_of_the_last_group_of_a_closed_job_ends_the_processes(agent):
@@ -153,7 +176,7 @@ def test_a_step_that_ends_meanwhile_does_not_count_as_an_error(agent):
     agent.look()
     agent.living.waits = True
     agent.look()
-    assert not any(said[0] == "stop" for said in agent.living.said)
+    assert not agent.was_stopped()
 
 
 @pytest.mark.parametrize(
