@@ -1117,6 +1117,9 @@ class FakeLiving:
 
     some_wait = wait
 
+    def busy(self):
+        return [] if self.waits else [False]
+
     def enter(self, number, places):
         self.waits = False
         self.entered.append((number, places))

@@ -454,7 +454,8 @@ def test_a_leave_that_is_not_taken_leaves_the_failure_to_the_join(sidecar, membe
 
 def test_what_lives_is_told_and_a_refusal_is_not_raised(sidecar, member):
     enter(sidecar, member, 4)
-    member.tell_live(4)
-    sidecar.answers["POST /v1/live"] = [refusal(409, "RoundBroken")]
-    member.tell_live(4)
-    assert [body["round"] for body in sidecar.said("POST /v1/live")] == [4, 4]
+    assert member.tell_live(4)
+    sidecar.answers["POST /v1/live"] = [refusal(409, "RoundBroken"), refusal(409, "NoTrainer")]
+    assert member.tell_live(4)  # and never will be taken
+    assert not member.tell_live(4)
+    assert [body["round"] for body in sidecar.said("POST /v1/live")] == [4, 4, 4]
