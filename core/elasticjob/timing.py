@@ -50,8 +50,9 @@ class RendezvousSpec(Model):
     )
     save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         15,
-        description="How long a planned end of a round waits for scripts that call wants_restart() to save. The sum "
-        "with stopSeconds must be less than rejoinSeconds.",
+        description="How long a planned end of a round waits for scripts that call wants_restart() to save, and any "
+        "end for processes that live through changes and say that they save. The sum with stopSeconds must be less "
+        "than rejoinSeconds.",
     )
     stop_seconds: Seconds = Field(
         10,

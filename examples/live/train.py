@@ -71,7 +71,8 @@ def main() -> None:
             loss = train(group, optimizer)
         elasticjob_torch.report(step=group.step, total=STEPS, loss=loss)
         if group.rank == 0 and group.step % SAVE_STEPS == 0:
-            save(model, optimizer, group.step)
+            with group.saving():
+                save(model, optimizer, group.step)
         time.sleep(max(0.0, STEP_SECONDS - (time.monotonic() - began)))
 
 

@@ -79,7 +79,8 @@ class Sidecar:
         sized, seen = self.record.job_sized, self.driver.job_seen
         failed, limited = self.metrics.api_failed, self.driver.limited
         progressed = self.record.progress_shown
-        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited, progressed)
+        heard = self.driver.api_heard
+        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited, progressed, heard)
         refused = self.metrics.tunnels_refused
         transport = Transport(
             credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc(), ports.forwarded

@@ -48,6 +48,7 @@ class Driver:
         self._look: asyncio.TimerHandle | None = None  # for stalls; a report delays its result, not the look
         self._logged = ""
         self._holding = False
+        self.api_away = False  # the API server is not heard
 
     @property
     def standing(self) -> Standing:
@@ -75,6 +76,11 @@ class Driver:
         if stand != self._logged:
             log.info("job is at %s", stand)
             self._logged = stand
+        self._settle()
+
+    def api_heard(self, heard: bool) -> None:
+        """Whether the API server is heard, from now on."""
+        self.api_away = not heard
         self._settle()
 
     async def vacated(self, trainer: str) -> None:

@@ -3,25 +3,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import runpy
 import signal
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract.agents import SECONDS, until
-from contract.plane import Job, rendezvous
-from contract.trainers import Trainers, trainers
+from contract.plane import ROOT, Job, rendezvous
+from contract.trainers import Trainers
+from contract.warm.processes import children
+from elasticjob_torch.agent import busy, going_on
 
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
+NEWS_SECONDS = 1.0
 
 
-def lives(job: Job, directory: Path) -> Any:
-    return trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+@contextlib.contextmanager
+def lives(
+    job: Job, directory: Path, prepare: Callable[[], None] | None = None, **environment: str
+) -> Iterator[Trainers]:
+    """`prepare`: what each torchrun does first."""
+    runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **environment)
+    runs.prepare = prepare
+    runs.start()
+    try:
+        yield runs
+    finally:
+        runs.stop()
+
+
+def expects_news_soon() -> None:
+    """In a torchrun: its processes end soon where a group breaks for no reason."""
+    going_on.NEWS_SECONDS = NEWS_SECONDS
+
+
+def begins_as_python() -> None:
+    """In a torchrun, which is a fork: what it does at Python's start where a job has warm restart."""
+    runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
+
+
+def waits_shortly() -> None:
+    """In a torchrun: its processes have little time to end their step, unless they say that they save."""
+    busy.BUSY_SECONDS = 1.0
 
 
 def pids(runs: Trainers, size: int, after: int = 0) -> dict[str, int]:
@@ -165,4 +197,91 @@ def test_a_script_that_fails_restarts_alone_and_is_counted(new_job: NewJob, tmp_
         assert again[other] == first[other]
         assert again[fails] != first[fails]
         assert job.view()["job"]["status"]["restarts"] == 1
+        end(job, runs, 2)
+
+
+def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob, tmp_path: Path) -> None:
+    """A process is killed meanwhile, so the group breaks, and no change of it can be told."""
+    job = new_job(replicas=3, minReplicas=1)
+    with lives(job, tmp_path, expects_news_soon) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        lost = sorted(first)[1]
+        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"seconds": 6 * NEWS_SECONDS})
+        away.start()
+        for pod in first:
+            until(lambda pod=pod: "cannot watch" in job.plane.log_of(pod), f"{pod} to notice it", SECONDS)
+        os.kill(first[lost], signal.SIGKILL)
+        away.join()
+        last = pids(runs, 3, seen)
+        assert {pod: pid for pod, pid in last.items() if pod != lost} == {
+            pod: pid for pod, pid in first.items() if pod != lost
+        }
+        assert last[lost] != first[lost]
+        end(job, runs, 3)
+
+
+def test_processes_keep_their_state_below_the_minimum(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=2)
+    with lives(job, tmp_path, expects_news_soon) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        lost, stays = sorted(first)
+        replacement = lost[: -len("0")] + "1"
+        runs.not_yet.add(replacement)
+        job.delete_pod(lost)
+        job.wait(lambda view: rendezvous(view).get("phase") == "Forming", "the round to be over")
+        time.sleep(4 * NEWS_SECONDS)
+        assert len(runs.events()) == seen
+        runs.not_yet.clear()
+        assert pids(runs, 2, seen)[stays] == first[stays]
+        end(job, runs, 2)
+
+
+@pytest.mark.parametrize("order", ["save", "busy"])
+def test_a_process_that_says_that_it_saves_is_waited_for(new_job: NewJob, tmp_path: Path, order: str) -> None:
+    """And one that does not say it is started anew, so the limit was exceeded."""
+    job = new_job(replicas=3, minReplicas=1)
+    with lives(job, tmp_path, waits_shortly) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        lost, stays, saves = sorted(first)
+        runs.order(f"{order}-{saves}")
+        until(lambda: not (tmp_path / f"{order}-{saves}").exists(), "the save to begin", SECONDS)
+        os.kill(first[lost], signal.SIGKILL)
+        last = pids(runs, 3, seen)
+        assert last[stays] == first[stays]
+        assert (last[saves] == first[saves]) is (order == "save")
+        end(job, runs, 3)
+
+
+def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        job.plane.call("kill_sidecar", pod=sorted(first)[1])
+        assert pids(runs, 2, seen) == first
+        known_to_live(job, 2)
+        end(job, runs, 2)
+
+
+def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=2, minReplicas=1)
+    with lives(job, tmp_path, begins_as_python, ELASTICJOB_WARM_RESTART="Enabled") as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        lost, stays = sorted(first)
+        ready = "prestarted for the next round"
+        until(lambda: ready in job.plane.log_of(f"{lost}-trainer"), f"processes {ready}", SECONDS)
+        prestarted = set(children(runs.pid(lost))) - {first[lost]}
+        os.kill(first[lost], signal.SIGKILL)
+        last = pids(runs, 2, seen)
+        assert last[stays] == first[stays]
+        assert last[lost] in prestarted
         end(job, runs, 2)

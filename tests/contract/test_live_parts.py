@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import elasticjob_torch
+from elasticjob_torch.agent.messages import from_variable
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect_alone
 from elasticjob_torch.live.links import Links
@@ -417,7 +418,11 @@ def test_outside_an_elasticjob_there_is_one_round() -> None:
 
 
 def test_a_process_of_a_torchrun_below_the_jobs_has_no_round_of_the_job(tmp_path: Path) -> None:
-    ours = {"ELASTICJOB_LIVE": f"{tmp_path}/none", "ELASTICJOB_ENDPOINT": "127.0.0.1:1", "ELASTICJOB_AGENT": "1:2:run"}
+    ours = {
+        "ELASTICJOB_LIVE": f"s:{tmp_path}/none",
+        "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
+        "ELASTICJOB_AGENT": "1:2:run",
+    }
     assert isinstance(rounds_of({**ours, "TORCHELASTIC_RUN_ID": "another"}), Fixed)
     with pytest.raises(NoNextRound, match="does not answer"):
         rounds_of({**ours, "TORCHELASTIC_RUN_ID": "run"})
@@ -425,7 +430,7 @@ def test_a_process_of_a_torchrun_below_the_jobs_has_no_round_of_the_job(tmp_path
 
 def test_an_agent_that_does_not_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoNextRound, match=f"does not answer at {tmp_path}/none"):
-        OfAgent(f"{tmp_path}/none", {})
+        OfAgent(f"s:{tmp_path}/none", {})
 
 
 def test_the_same_script_runs_alone(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,6 +463,36 @@ def test_an_error_of_the_script_is_its_own(nothing_left: None, monkeypatch: pyte
     assert group.step == 0
 
 
+def test_a_save_is_told_from_its_beginning_to_its_end(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(Fixed, "saves", lambda _, saving: told.append(saving))
+    for name in ("RANK", "WORLD_SIZE", "ELASTICJOB_LIVE"):
+        monkeypatch.delenv(name, raising=False)
+    group = elasticjob_torch.elastic(*model_and_optimizer())
+    with group.saving():
+        with group.saving():
+            pass
+        assert told[-1] is True
+    assert told[-1] is False
+    with pytest.raises(OSError, match="full"), group.saving():
+        raise OSError("full")
+    assert told[-1] is False
+
+
+def test_a_round_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from elasticjob_torch.agent.living import Living
+
+    monkeypatch.setattr("elasticjob_torch.live.rounds._NEXT_SECONDS", 0.2)
+    living = Living()
+    living.started("s", 1)
+    environment = {**living.variables, "LOCAL_RANK": "0"}
+    rounds = OfAgent(environment["ELASTICJOB_LIVE"], environment)
+    with pytest.raises(NoNextRound, match=r"waited 0\.2 s for this process's agent to enter a round after round 0"):
+        rounds.following()
+    rounds.saves(True)
+    living.close()
+
+
 def test_the_variables_of_each_round_are_set(tmp_path: Path) -> None:
     from elasticjob_torch.agent.living import Living
 
@@ -465,10 +500,10 @@ def test_the_variables_of_each_round_are_set(tmp_path: Path) -> None:
     living.started("s", 1)
     given = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4711"}
     living.enter(4, {0: given})
-    environment = {**living.variables, "ELASTICJOB_START": "s", "LOCAL_RANK": "0", "RANK": "0"}
+    environment = {**living.variables, "LOCAL_RANK": "0", "RANK": "0", "ELASTICJOB_START": "a prestarted one's own"}
     rounds = OfAgent(environment["ELASTICJOB_LIVE"], environment)
     assert rounds.following() == Place(4, 1, 2, "127.0.0.1", 4711)
     assert environment["RANK"] == "1"
     living.stop("not waiting")
     living.close()
-    assert not os.path.exists(environment["ELASTICJOB_LIVE"])
+    assert not os.path.exists(from_variable(environment["ELASTICJOB_LIVE"])[1])

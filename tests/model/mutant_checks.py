@@ -57,6 +57,7 @@ FILES = {
     "sidecar worker record": "sidecar/api_server/test_worker_record.py",
     "trainer client": "trainer/sidecar/test_client.py",
     "trainer events": "trainer/sidecar/test_events.py",
+    "trainer going on": "trainer/agent/test_going_on.py",
     "trainer membership": "trainer/agent/test_membership.py",
     "trainer stalls": "trainer/agent/test_stalls.py",
 }

@@ -142,6 +142,12 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.view:view_of": (
             omit("live: newcomers are told that all live before a restart", "not restart", by="sidecar scripts"),
             replace("live: nobody is told to start anew", "restart=restart", "restart=False", by="sidecar scripts"),
+            replace(
+                "live: processes are told that their round stands while nobody can know",
+                "api_away=api_away",
+                "api_away=False",
+                by="sidecar scripts",
+            ),
         ),
         "elasticjob_sidecar.membership.view:_all_live": (
             replace(
@@ -150,6 +156,19 @@ MUTATIONS = mutations(
                 "len(job.live) > 0",
                 by="sidecar scripts",
             ),
+        ),
+        "elasticjob_sidecar.api_server.job_watch:JobWatch._tell": (
+            omit("live: a watch that failed counts as one that hears", "not self._failure", by="sidecar job watch"),
+            omit("live: a watch in doubt counts as one that hears", "self._hurry is None", by="sidecar job watch"),
+        ),
+        "elasticjob_torch.agent.going_on:GoingOn._stands": (
+            omit("live: processes end while nobody is heard", "view is not None", by="trainer going on"),
+            omit(
+                "live: processes end while a change is on its way",
+                "view.phase != wire.Phase.FORMING",
+                by="trainer going on",
+            ),
+            omit("live: processes end by an older view", "view.round == self._round", by="trainer going on"),
         ),
         "elasticjob.agreed:state_of": (
             omit("live: a new operator forgets who is live", "live=agreed.live", by="operator status"),

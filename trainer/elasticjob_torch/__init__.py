@@ -23,7 +23,7 @@ __all__ = ["creator", "Current", "current", "Group", "elastic", "report", "wants
 
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
-    from elasticjob_torch.agent.handler import create_handler
+    from elasticjob_torch.agent.creation import create_handler
     from elasticjob_torch.warm.launch import switch_on
 
     return create_handler(params, switch_on)

@@ -6,7 +6,7 @@
     handler = RendezvousHandlerFactory().create_rdzv_handler(parameters)
     store, rank, world_size = handler.next_rendezvous()
 
-The rendezvous is that of `elasticjob_torch.agent.handler`; here are only the older names and shapes. The exceptions
+The rendezvous is that of `elasticjob_torch.agent.creation`; here are only the older names and shapes. The exceptions
 are kinds of today's, so that code which catches either works.
 """
 
@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from elasticjob_torch.agent.handler import create_handler
+from elasticjob_torch.agent.creation import create_handler
 from elasticjob_torch.agent.joined import BACKEND
 
 if TYPE_CHECKING:

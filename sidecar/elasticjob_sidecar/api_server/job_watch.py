@@ -47,10 +47,12 @@ class JobWatch:
         failed: Callable[[str, ApiError], None],
         limited: Callable[[int | None], None] = lambda _: None,
         progressed: Callable[[Object], None] = lambda _: None,
+        heard: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._kube, self._job, self._uid = kube, job, uid
         self._sized, self._seen, self._failed, self._limited = sized, seen, failed, limited
-        self._progressed = progressed
+        self._progressed, self._heard = progressed, heard
+        self._hears = True  # as it was told last
         self._at = ListAndWatch()
         self._last = ""  # the job's resourceVersion that was passed on last
         self._call: asyncio.Timeout | None = None  # of the list or watch in progress
@@ -74,6 +76,7 @@ class JobWatch:
         """List again, now: the watch may have gone silent, and the other idle connections with it."""
         if self._hurry is None:
             self._hurry = Backoff(HURRY)
+            self._tell()
             self._at.fell_silent()
             self._end_call(self._grace)
 
@@ -113,17 +116,27 @@ class JobWatch:
         why = explained(failure, self._job)
         self._failure = f"its ElasticJob cannot be watched: {why}"
         self.refused = isinstance(failure, REFUSALS)
+        self._tell()
         trouble_log.warn(f"cannot watch ElasticJob {self._job}: {why}")
 
     def _watched(self, trouble_log: TroubleLog) -> None:
         self._failure, self.refused = "", False
+        self._tell()
         trouble_log.over(f"ElasticJob {self._job} is watched again")
+
+    def _tell(self) -> None:
+        """Tell whether the API server is heard: nothing has failed since it was, and nobody doubts it."""
+        hears = not self._failure and self._hurry is None
+        if hears != self._hears:
+            self._hears = hears
+            self._heard(hears)
 
     async def _follow(self, opened: Callable[[], None]) -> None:
         if not self._at.version:
             seconds = None if self._hurry is None else self._hurry.next()
             await self._until_asked(self._list(), seconds, HURRY.first)
             self._hurry = None
+            self._tell()
         await self._until_asked(self._listen(opened), None, 0.0)
 
     async def _until_asked(self, call: Awaitable[None], seconds: float | None, grace: float) -> None:

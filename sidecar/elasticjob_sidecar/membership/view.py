@@ -24,8 +24,9 @@ def _all_live(job: RendezvousStatus) -> bool:
     return len(job.live) == len(job.participants) > 0
 
 
-def view_of(worker: Standing) -> wire.View | None:
-    """The view, None before the job was seen. `handed`: the round that `changed` is about."""
+def view_of(worker: Standing, api_away: bool = False) -> wire.View | None:
+    """The view, None before the job was seen. `handed`: the round that `changed` is about. `api_away`: the API server
+    is not heard."""
     job = worker.job
     if job is None:
         return None
@@ -42,6 +43,7 @@ def view_of(worker: Standing) -> wire.View | None:
         leaving=worker.leaving,
         live=_all_live(job) and not restart,
         restart=restart,
+        api_away=api_away,
         closed=job.phase is RendezvousPhase.CLOSED,
         outcome=job.outcome.value if job.outcome else "",
         reason=job.reason,

@@ -72,7 +72,7 @@ class TrainerApi:
         try:
             return await self._tell(
                 request,
-                lambda: None if driver.scripts.hold else view_of(driver.standing),
+                lambda: None if driver.scripts.hold else view_of(driver.standing, driver.api_away),
                 lambda: driver.standing.stream == stream,  # a newer stream of the same trainer takes over
             )
         finally:  # the server cancels this handler as soon as the connection is lost
@@ -143,7 +143,7 @@ class TrainerApi:
         now = self._driver.standing
         handed = now.handed
         rank = handed.rank if handed is not None and now.in_round(handed.round) else None
-        view, ours = view_of(now), wire.Ours(rank=rank, job=self._job, run_id=self._run_id)
+        view, ours = view_of(now, self._driver.api_away), wire.Ours(rank=rank, job=self._job, run_id=self._run_id)
         return web.json_response((view.to_json() if view is not None else {}) | ours.to_json())
 
     async def post_store(self, request: web.Request) -> web.Response:

@@ -32,7 +32,6 @@ class Worker:
         self.living.started(name, 1)
         environment = {
             **self.living.variables,
-            "ELASTICJOB_START": name,
             "LOCAL_RANK": "0",
             "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
         }

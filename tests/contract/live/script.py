@@ -3,9 +3,11 @@
 
 It appends a line to `events` in the directory CONTRACT for each group that it is in, and one to `steps-<pod>-<local
 rank>` for each step that the optimizer has applied. It ends at the step in the file `total`, and with exit code 3 where
-there is a file `fail-<pod>`, which is removed.
+there is a file `fail-<pod>`, which is removed. Between two steps it takes its time where there is a file `save-<pod>`
+or `busy-<pod>`, which is removed first; with the former it says that it saves.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -20,6 +22,7 @@ from contract.live.trainer import BATCH, batch_of, make
 
 CONTRACT, POD = Path(os.environ["CONTRACT"]), os.environ["CONTRACT_POD"]
 PACE_SECONDS = 0.01
+BUSY_SECONDS = 5.0
 
 
 def append(name: str, **said: object) -> None:
@@ -52,6 +55,11 @@ def main() -> None:
             if fails.exists():
                 fails.unlink()
                 sys.exit(3)
+        for order, said in (("save", group.saving), ("busy", contextlib.nullcontext)):
+            if (CONTRACT / f"{order}-{POD}").exists():
+                with said():
+                    (CONTRACT / f"{order}-{POD}").unlink()
+                    time.sleep(BUSY_SECONDS)
     group.finish()
 
 

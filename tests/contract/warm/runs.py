@@ -203,7 +203,7 @@ class Run:
             (rf"\b{self.job.name}\b", "JOB"),
             (r"\b127\.[1-9]\d+(\.\d+){2}(:\d+)?", "ADDRESS"),
             (r'(MASTER_PORT": ")\d+', r"\1PORT"),
-            (r"\belasticjob-live-\w+", "LIVE"),
+            (r"\b\w{12}:(\S*/elasticjob-live-)\w+", r"\1LIVE"),
             (r" at 0x[0-9a-f]+", ""),
             (r"\b(socket|pipe):\[\d+\]", r"\1"),
         ):

@@ -116,6 +116,14 @@ async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> Non
         assert refused.value.code is Code.API_AWAY
 
 
+async def test_whether_the_api_server_is_heard_wakes_who_listens() -> None:
+    async with in_round(FaultyKube()) as driver:
+        for heard in (False, True):
+            change = driver.next_change
+            driver.api_heard(heard)
+            assert (driver.api_away, change.is_set()) == (not heard, True)
+
+
 def first_steps(metrics: Metrics) -> tuple[float, float]:
     """How many were observed, and their sum in seconds."""
     lines = dict(line.rsplit(" ", 1) for line in metrics.text().decode().splitlines() if not line.startswith("#"))

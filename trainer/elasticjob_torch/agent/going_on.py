@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from elasticjob_torch import wire
+from elasticjob_torch.agent.busy import Patience
 from elasticjob_torch.agent.living import Living
 from elasticjob_torch.agent.processes import read_stat
 
@@ -22,33 +23,41 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Until processes end their step after their round is over, as while they save, evaluate or compile.
-BUSY_SECONDS = 60.0
 # Until a newcomer's processes are ready; then it joins without, and they are started anew in the round.
 READY_SECONDS = 600.0
-# Between an error of the group and news of a change; without, the processes end.
+# Between an error of the group and news of a change, while these would come: without, the processes end.
 NEWS_SECONDS = 30.0
+# Between two tries to tell the sidecar that all processes have opted in.
+TELL_SECONDS = 1.0
 
 
 class GoingOn:
     """The processes of one agent, as far as they live through changes.
 
     Args:
-        news: called, in any thread, when a process begins to wait.
-        tell_live: tells the sidecar that all processes of a round have opted in; called in a thread of its own.
+        news: called, in any thread, when a process says what it does.
+        tell_live: tells the sidecar that all processes of a round have opted in, and returns whether it need not be
+            told again; called in a thread of its own.
+        save_seconds: how long a process may save after its round is over.
     """
 
     def __init__(
         self,
         news: Callable[[], object],
-        tell_live: Callable[[int], object],
+        tell_live: Callable[[int], bool],
+        save_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._news, self._tell_live, self._clock = news, tell_live, clock
         self._living: Living | None = None  # made with the first processes
         self._round = 0  # that the processes are in, 0 for none
-        self._told_live = 0  # the last round of which the sidecar knows that
-        self._over_since: float | None = None
+        self._told_live = (0, 0)  # the last round of which the sidecar knows that; how often it was away before
+        self._times_away = 0
+        self._telling: threading.Thread | None = None
+        self._tells_after = 0.0
+        self._is_over = False
+        self._patience = Patience(save_seconds)
+        self._late = ""  # why processes that are busy are not waited for any longer
         self._waiting_since: float | None = None
         self._alone_since: float | None = None  # the processes were started in a world of their own
         self._pids: tuple[int, ...] = ()
@@ -84,31 +93,27 @@ class GoingOn:
     def entered(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
         """The processes are in this round, with these variables by local rank."""
         self._round, self._alone_since = number, None
-        self._over_since = self._waiting_since = None
+        self._is_over, self._late, self._waiting_since = False, "", None
         if self._living is not None:
             self._living.enter(number, places)
 
     def look(self, view: wire.View | None, over: bool, pids: Iterable[int]) -> None:
-        """Note the sidecar's view, whether the processes' round is over, and their pids. Returns at once."""
+        """Note the present view (None while it may be out of date), whether the processes' round is over, and their
+        pids. Returns at once."""
         self._pids = tuple(pids)
         living = self._living
         if living is None or not self._round:
             return
         now = self._clock()
         if over:
-            if self._over_since is None:
-                self._over_since = now
-                living.over(self._round)
-            self._waiting_since = None
+            self._await_boundary(living, now)
             return
-        if living.have_opted_in() and self._told_live < self._round:
-            self._told_live = self._round
-            threading.Thread(target=self._tell_live, args=(self._round,), daemon=True).start()
-        if not living.some_wait():
+        self._tell(living, view, now)
+        if not (living.some_wait() and self._stands(view)):
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now
-        elif now - self._waiting_since > NEWS_SECONDS and view is not None and view.phase != wire.Phase.FORMING:
+        elif now - self._waiting_since > NEWS_SECONDS:
             self._waiting_since = now
             living.stop(
                 f"a connection was closed in round {self._round}, and no change of the group followed within "
@@ -123,8 +128,7 @@ class GoingOn:
             return 1 if late or (view is not None and (_has_no_next(view) or view.restart)) else 0
         if not waiting or not self._may_live(view):
             return waiting
-        busy = self._over_since is None or self._clock() - self._over_since <= BUSY_SECONDS
-        return 0 if busy else waiting
+        return waiting if self._late else 0
 
     def go_on(self, over: bool, view: wire.View | None) -> bool:
         """Say whether the agent joins now, with the processes that run. ``over``: their round is."""
@@ -141,6 +145,39 @@ class GoingOn:
         """End the socket. May be called again."""
         if self._living is not None:
             self._living.close()
+
+    def _await_boundary(self, living: Living, now: float) -> None:
+        """The round is over: wait for processes that are busy, within limits."""
+        self._waiting_since = None
+        if not self._is_over:
+            self._is_over = True
+            self._patience.begin(now)
+            living.over(self._round)
+        late = self._patience.look(now, living.busy())
+        if late and not self._late:
+            log.info("the training processes of round %d are started anew: %s", self._round, late)
+        self._late = late
+
+    def _tell(self, living: Living, view: wire.View | None, now: float) -> None:
+        """Let the sidecar know that all processes have opted in: again if it did not take that, or was away since."""
+        if view is None:
+            self._times_away += 1  # the one that comes back may be another
+            return
+        news, is_busy = (self._round, self._times_away), self._telling is not None and self._telling.is_alive()
+        if news == self._told_live or is_busy or now < self._tells_after or not living.have_opted_in():
+            return
+
+        def tell() -> None:
+            if self._tell_live(news[0]):
+                self._told_live = news
+
+        self._tells_after = now + TELL_SECONDS
+        self._telling = threading.Thread(target=tell, daemon=True)
+        self._telling.start()
+
+    def _stands(self, view: wire.View | None) -> bool:
+        """Say whether the processes' round is known to stand: news of a change would come, and there are none."""
+        return view is not None and view.round == self._round and view.phase != wire.Phase.FORMING
 
     def _may_live(self, view: wire.View | None) -> bool:
         return self._living is not None and self._living.have_opted_in() and not (view is not None and view.restart)

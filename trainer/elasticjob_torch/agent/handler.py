@@ -14,7 +14,6 @@ import logging
 import os
 import sys
 import time
-import weakref
 from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
@@ -23,7 +22,6 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousError,
     RendezvousHandler,
     RendezvousInfo,
-    RendezvousParameters,
     RendezvousStoreInfo,
 )
 
@@ -31,24 +29,15 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.failures import Failure, Failures
 from elasticjob_torch.agent.going_on import GoingOn
 from elasticjob_torch.agent.hooks import (
-    join_again_when_ranks_break,
-    look_at_news,
-    note_identical_workers,
     ranks_come_through_the_store,
-    stop_processes,
-    tell_processes,
 )
 from elasticjob_torch.agent.joined import BACKEND, joined
-from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
-from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
-from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.reaping import Reaper
-from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
+from elasticjob_torch.agent.settings import Settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.state_machine import CannotRunHere
-from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.agent.tcp_store import store_alone
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
@@ -61,10 +50,9 @@ from elasticjob_torch.sidecar.errors import (
 )
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterator, Mapping, Sequence
 
-    from elasticjob_torch.agent.prestarting import Prestarting, SwitchOn
+    from elasticjob_torch.agent.prestarting import Prestarting
 
 log = logging.getLogger(__name__)
 
@@ -74,43 +62,6 @@ _KILLED = 137  # the exit code of a process that SIGKILL ended
 _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _NO_PORT = 1
 _PRESTARTED_SECONDS = 30.0  # as long as the last call for workers on their way
-
-
-def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process. ``switch_on`` begins to prestart processes, if the job wants that.
-
-    Raises:
-        SystemExit: with one sentence, if an option is wrong, another torchrun of this pod takes part in the job, or no
-            sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
-    """
-    _show_log()
-    hear_signals(_signal_error)
-    if above := agent_above(os.environ):
-        raise SystemExit(
-            f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "
-            f"does; leave out --rdzv-backend={BACKEND} here: without it, or with --standalone, this one runs by itself"
-        )
-    try:
-        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ)
-        for sentence in settings.ignored:
-            log.warning(sentence)
-        membership = Membership(settings)
-        membership.open()
-    except (SettingsError, CannotRunHere) as error:
-        raise SystemExit(f"{BACKEND}: {error}") from None
-    end_orphans(settings.run_id)
-    leave_mark(settings.run_id)
-    note_identical_workers(sys.argv, os.environ)
-    warm = switch_on(membership.tell_imports)
-    join_again_when_ranks_break()
-    look_at_news()
-    inherited = HandedOn(os.environ, params.endpoint or str(settings.address))
-    handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
-    failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a dropped handler is collected
-    tell_processes(settings.run_id, lambda processes: said(processes) if (said := told()) is not None else {})
-    stop_processes(settings.stop_timeout, failures.stopping)
-    end_with_a_sentence(BACKEND, lambda: failures.last)
-    return handler
 
 
 class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
@@ -133,7 +84,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._stalls = Stalls(membership.tell_processes)
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
-        self._going_on = GoingOn(membership.news.ring, membership.tell_live)
+        self._going_on = GoingOn(membership.news.ring, membership.tell_live, settings.save_timeout)
         self._keeps = False  # the next rendezvous is one of processes that run
         self._is_new = True
         self._round = 1  # the round in use
@@ -228,7 +179,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._membership.news.wait(seconds, processes)
         self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
-        self._going_on.look(self._membership.view, self._is_over(), processes)
+        self._going_on.look(self._membership.present_view, self._is_over(), processes)
 
     def is_closed(self) -> bool:
         """Say whether the rendezvous is closed, as far as the sidecar has told."""
@@ -346,19 +297,3 @@ def _through_signals() -> Iterator[None]:
         yield
     except SignalException as error:
         log.info("stopped by %s while it ended", error.sigval.name)
-
-
-def _signal_error(number: signal.Signals) -> Exception:
-    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
-    return error
-
-
-def _show_log() -> None:
-    """Show this package's few log lines on stderr, unless the program has set up logging itself."""
-    package = logging.getLogger("elasticjob_torch")
-    if not package.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(f"{BACKEND}: %(message)s"))
-        package.addHandler(handler)
-        package.setLevel(logging.INFO)
-        package.propagate = False

@@ -2,8 +2,8 @@
 """The agent's side of training processes that live through changes of the group.
 
 Each such process connects to a socket of the agent when it has opted in, and says whenever it is between two steps and
-waits for a round. `Living` knows which of the processes started last wait, and gives them their places in the round
-that the agent has entered.
+waits for a round, and when it saves. `Living` knows what the processes do that were started last, and gives those that
+wait their places in the round that the agent has entered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from elasticjob_torch.agent.messages import SOCKET, Enter, Message, Over, Stop, Waits, received, send
+from elasticjob_torch.agent.messages import (
+    SOCKET,
+    Enter,
+    Message,
+    Over,
+    Saves,
+    Stop,
+    Waits,
+    received,
+    send,
+    to_variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,13 +41,14 @@ _SEND_SECONDS = 5.0
 
 
 class Living:
-    """The processes of one agent that have opted in. ``news`` is called, in any thread, when one begins to wait."""
+    """The processes of one agent that have opted in. ``news`` is called, in any thread, when one says what it does."""
 
     def __init__(self, news: Callable[[], object] = lambda: None) -> None:
         self._news = news
         self._lock = threading.Lock()
         self._start, self._count = "", 0  # of the processes that were started last
         self._processes: dict[int, tuple[Waits, socket.socket]] = {}  # by local rank: what each has said last
+        self._saving: set[int] = set()  # by local rank
         self._round = self._over = 0  # the round that they are in, 0 for none; the last one that is over
         self._places: Mapping[int, Mapping[str, str]] = {}  # in that round
         self._folder = tempfile.mkdtemp(prefix="elasticjob-live-")
@@ -51,25 +63,35 @@ class Living:
 
     @property
     def variables(self) -> dict[str, str]:
-        """For the environment of training processes: where the socket is."""
-        return {SOCKET: os.path.join(self._folder, "socket")}
+        """For the environment of the training processes that were started last: their start, and where the socket
+        is."""
+        return {SOCKET: to_variable(self._start, os.path.join(self._folder, "socket"))}
 
     def started(self, start: str, count: int) -> None:
         """So many processes are started now, with this id of their start. They are in no round."""
         with self._lock:
             self._start, self._count, self._round, self._places, self._processes = start, count, 0, {}, {}
+            self._saving = set()
 
     def have_opted_in(self) -> bool:
         """Say whether all processes that were started last live through changes."""
-        return 0 < self._count == len(self._processes)
+        with self._lock:
+            return self._all_have_opted_in()
 
     def wait(self) -> bool:
         """Say whether all processes that were started last wait for the next round."""
-        return self.have_opted_in() and all(self._waits(said) for said, _ in list(self._processes.values()))
+        with self._lock:
+            return self._all_have_opted_in() and all(self._waits(said) for said, _ in self._processes.values())
 
     def some_wait(self) -> bool:
         """Say whether any process waits for the next round."""
-        return any(self._waits(said) for said, _ in list(self._processes.values()))
+        with self._lock:
+            return any(self._waits(said) for said, _ in self._processes.values())
+
+    def busy(self) -> list[bool]:
+        """Return, for each process that has opted in and does not wait, whether it saves."""
+        with self._lock:
+            return [rank in self._saving for rank, (said, _) in self._processes.items() if not self._waits(said)]
 
     def enter(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
         """Give the processes their places in the round, torch's variables by local rank; later to those that have not
@@ -97,15 +119,22 @@ class Living:
         """End the socket. May be called again."""
         self._end()
 
-    def said(self, waits: Waits, by: socket.socket) -> bool:
-        """In the thread that reads: a process waits. Return False if it is not one of those started last."""
+    def said(self, what: Waits | Saves, by: socket.socket) -> bool:
+        """In the thread that reads: a process says what it does. Return False if it is not one of those started
+        last."""
         with self._lock:
-            if waits.start != self._start or not 0 <= waits.local_rank < self._count:
+            if what.start != self._start or not 0 <= what.local_rank < self._count:
                 return False
-            self._processes[waits.local_rank] = waits, by
-            self._answer(waits, by)
+            if isinstance(what, Saves):
+                (self._saving.add if what.saving else self._saving.discard)(what.local_rank)
+            else:
+                self._processes[what.local_rank] = what, by
+                self._answer(what, by)
         self._news()
         return True
+
+    def _all_have_opted_in(self) -> bool:
+        return 0 < self._count == len(self._processes)
 
     def _waits(self, said: Waits) -> bool:
         return said.round >= self._round
@@ -139,7 +168,7 @@ def _read(connection: socket.socket, living: weakref.ref[Living]) -> None:
         try:
             for message in received(connection):
                 held = living()
-                if held is None or not isinstance(message, Waits) or not held.said(message, connection):
+                if held is None or not isinstance(message, (Waits, Saves)) or not held.said(message, connection):
                     return
                 del held
         except ValueError as error:

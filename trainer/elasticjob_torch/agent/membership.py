@@ -18,7 +18,7 @@ from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.state_machine import AgentStateMachine
 from elasticjob_torch.sidecar.calls import CallThread
 from elasticjob_torch.sidecar.client import SidecarClient
-from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
+from elasticjob_torch.sidecar.errors import NoTrainer, SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:
@@ -95,12 +95,17 @@ class Membership(AgentStateMachine):
         """
         self._go(self.stepping_out(failure, exit_code))
 
-    def tell_live(self, round_number: int) -> None:
-        """Tell that all processes of the round live through changes. Never raises; any thread may call it."""
+    def tell_live(self, round_number: int) -> bool:
+        """Tell that all processes of the round live through changes. Never raises; any thread may call it.
+
+        Returns whether the sidecar has taken it, or never will.
+        """
         try:
             self._client.tell_live(round_number)
         except SidecarError as error:
             log.info("the sidecar is not told that the training processes live through changes: %s", error)
+            return not isinstance(error, (SidecarUnavailable, NoTrainer))
+        return True
 
     def post_store(self, handed: wire.Round, port: int) -> None:
         """Tell that this agent serves the round's store. Raises `RoundBroken` if it is too late."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-SOCKET = "ELASTICJOB_LIVE"  # the variable with the socket's path
+# The variable that tells a process its start and the agent's socket. The start is not `environment.START`: a prestarted
+# process keeps its own of that, whichever start it trains in.
+SOCKET = "ELASTICJOB_LIVE"
 _LONGEST_LINE = 1 << 16
 
 
@@ -23,9 +25,18 @@ _LONGEST_LINE = 1 << 16
 class Waits:
     """A process is between two steps, and waits for a round after `round` (0: it has been in none)."""
 
-    start: str  # the id of the start of its process (`environment.START`)
+    start: str  # the id in its variable
     local_rank: int
     round: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saves:
+    """A process saves from now on, or no longer does."""
+
+    start: str
+    local_rank: int
+    saving: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +61,18 @@ class Stop:
     reason: str
 
 
-Message = Waits | Enter | Over | Stop
-_KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Waits, Enter, Over, Stop)}
+Message = Waits | Saves | Enter | Over | Stop
+_KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Waits, Saves, Enter, Over, Stop)}
+
+
+def to_variable(start: str, path: str) -> str:
+    return f"{start}:{path}"
+
+
+def from_variable(value: str) -> tuple[str, str]:
+    """Return the id of the start, and the socket's path; both empty without a value."""
+    start, _, path = value.partition(":")
+    return start, path
 
 
 def send(to: socket.socket, message: Message) -> None:

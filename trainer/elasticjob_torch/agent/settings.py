@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SIDECAR = "PET_RDZV_ENDPOINT"  # read by torchrun, whose option takes precedence
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
+SAVE_SECONDS = "ELASTICJOB_SAVE_SECONDS"
 STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
 _STORE_SECONDS = 300.0  # as in torch's own store
 _ROUNDS_END_SECONDS = 60.0  # until this worker has heard that the round has ended
@@ -76,6 +77,8 @@ class Settings:
     None (the default): the job's own ``spec.rendezvous.workerLostSeconds``."""
     stop_timeout: float | None = None
     """How long processes may take to end after SIGTERM when their round is over. None: torch's own time."""
+    save_timeout: float = 0.0
+    """How long a process that lives through changes may save when its round is over."""
     store_ready: float | None = None
     """How long rank 0 may take to serve the round's store before the operator ends the round."""
     ignored: tuple[str, ...] = ()
@@ -123,6 +126,7 @@ def parse_settings(
         last_call_timeout=numbers.get("last_call_timeout"),
         worker_lost=_worker_lost(numbers),
         stop_timeout=_of_the_job(STOP_SECONDS, environment),
+        save_timeout=_of_the_job(SAVE_SECONDS, environment, or_none=True) or 0.0,
         store_ready=_of_the_job(STORE_READY_SECONDS, environment),
         ignored=tuple(ignored),
         **{key: _parse_seconds(f"--rdzv-conf {key}", config[key]) for key in _WAITS if key in config},
@@ -148,8 +152,10 @@ def _parse_endpoint(endpoint: str) -> Address:
     return Address(host, int(text))
 
 
-def _of_the_job(variable: str, environment: Mapping[str, str]) -> float | None:
-    return _parse_seconds(variable, environment[variable]) if variable in environment else None
+def _of_the_job(variable: str, environment: Mapping[str, str], *, or_none: bool = False) -> float | None:
+    """Return the job's time; ``or_none``: it may be 0."""
+    value = environment.get(variable)
+    return None if value is None or (or_none and value == "0") else _parse_seconds(variable, value)
 
 
 def _parse_seconds(name: str, value: Any) -> float:

@@ -101,6 +101,13 @@ class AgentStateMachine(ABC):
         """The newest view of the rendezvous, None before the first."""
         return self._events.view
 
+    @property
+    def present_view(self) -> wire.View | None:
+        """The view; None while it may be out of date, because the sidecar is not heard, or does not hear the API
+        server."""
+        view = self._events.present_view
+        return None if view is None or view.api_away else view
+
     def notice_change(self) -> int:
         """Return how many nodes to report as waiting: 0 while the round in use is the formed one."""
         if not self._used or not self.has_ended(self._used):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -116,6 +117,7 @@ class Group:
         self._rounds.hear(self._round_is_over)
         self._began: float | None = None  # the step under way, by the monotonic clock
         self._longest = 0.0  # seconds, of the steps of late
+        self._saves = 0  # how many saves are under way, one in another
         self._form()
 
     @property
@@ -131,6 +133,19 @@ class Group:
         while self.step < total:
             yield self.step
         self.finish()
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Within the block this process saves: if its round is over, the others wait for it longer than for one that is
+        otherwise busy, up to the job's ``spec.rendezvous.saveSeconds``."""
+        self._saves += 1
+        self._rounds.saves(True)
+        try:
+            yield
+        finally:
+            self._saves -= 1
+            if not self._saves:
+                self._rounds.saves(False)
 
     def finish(self) -> None:
         """Wait until all members have done this process's steps: nobody leaves while another needs its state."""

@@ -10,13 +10,26 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from elasticjob_torch.agent.messages import SOCKET, Enter, Over, Stop, Waits, received, send
-from elasticjob_torch.environment import START, endpoint_of
+from elasticjob_torch import wire
+from elasticjob_torch.agent.messages import (
+    SOCKET,
+    Enter,
+    Message,
+    Over,
+    Saves,
+    Stop,
+    Waits,
+    from_variable,
+    received,
+    send,
+)
+from elasticjob_torch.environment import endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
 _CONNECT_SECONDS = 30.0
+_NEXT_SECONDS = float(wire.LONGEST_SECONDS)  # as long as one join of the agent may wait
 
 
 class NoNextRound(RuntimeError):
@@ -46,14 +59,17 @@ class Rounds(Protocol):
     def is_over(self) -> bool:
         """Say whether the round in use is known to be over."""
 
+    def saves(self, saving: bool) -> None:
+        """This process saves from now on, or no longer does."""
+
     def following(self) -> Place:
         """Say that this process is between two steps; return its place in the next round. Raises `NoNextRound`."""
 
 
 def rounds_of(environment: MutableMapping[str, str]) -> Rounds:
     """Return where this process learns of rounds: from no agent if a torchrun below the job's has started it."""
-    path = environment.get(SOCKET, "")
-    return OfAgent(path, environment) if path and endpoint_of(environment) else Fixed(environment)
+    given = environment.get(SOCKET, "")
+    return OfAgent(given, environment) if given and endpoint_of(environment) else Fixed(environment)
 
 
 class Fixed:
@@ -71,6 +87,9 @@ class Fixed:
     def is_over(self) -> bool:
         return False
 
+    def saves(self, saving: bool) -> None:
+        """There is nobody to tell."""
+
     def following(self) -> Place:
         if self._entered:
             raise NoNextRound("the group broke, and no ElasticJob forms another")
@@ -82,16 +101,17 @@ class Fixed:
 
 
 class OfAgent:
-    """The rounds that this process's agent enters. A thread reads what it sends.
+    """The rounds that this process's agent enters. A thread reads what it sends. ``given``: the variable `SOCKET`.
 
     Each new round's variables (RANK, WORLD_SIZE, ...) are set in ``environment``.
     """
 
     lives = True
 
-    def __init__(self, path: str, environment: MutableMapping[str, str]) -> None:
+    def __init__(self, given: str, environment: MutableMapping[str, str]) -> None:
         self._environment = environment
-        self._start, self._local_rank = environment.get(START, ""), int(environment.get("LOCAL_RANK") or 0)
+        self._start, path = from_variable(given)
+        self._local_rank = int(environment.get("LOCAL_RANK") or 0)
         self._round = self._over = 0
         self._news: queue.SimpleQueue[Enter | Stop] = queue.SimpleQueue()
         self._heard: Callable[[], object] = lambda: None
@@ -110,10 +130,17 @@ class OfAgent:
     def is_over(self) -> bool:
         return self._over >= self._round > 0
 
+    def saves(self, saving: bool) -> None:
+        self._say(Saves(start=self._start, local_rank=self._local_rank, saving=saving))
+
     def following(self) -> Place:
-        with contextlib.suppress(OSError):  # the agent is gone, which the thread tells
-            send(self._socket, Waits(start=self._start, local_rank=self._local_rank, round=self._round))
-        news = self._news.get()
+        self._say(Waits(start=self._start, local_rank=self._local_rank, round=self._round))
+        try:
+            news = self._news.get(timeout=_NEXT_SECONDS)
+        except queue.Empty:
+            raise NoNextRound(
+                f"waited {_NEXT_SECONDS:g} s for this process's agent to enter a round after round {self._round}"
+            ) from None
         if isinstance(news, Stop):
             raise NoNextRound(news.reason)
         self._round = news.round
@@ -121,6 +148,10 @@ class OfAgent:
         given = news.variables
         rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
         return Place(news.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]))
+
+    def _say(self, what: Message) -> None:
+        with contextlib.suppress(OSError):  # the agent is gone, which the thread tells
+            send(self._socket, what)
 
     def _listen(self) -> None:
         why = "its agent has ended"

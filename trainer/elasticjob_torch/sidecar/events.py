@@ -210,16 +210,24 @@ class EventStream(Stream):
         super().__init__(address)
         self._seen = seen
         self.view: wire.View | None = None
+        self._has_told = False  # the view has come on the present connection
         self.handed = self.stage = 0
         self._pid = os.getpid()
         self._me = {"trainer": trainer, "container": container, "script": script}
 
+    @property
+    def present_view(self) -> wire.View | None:
+        """The view that the open stream has told; None while it is down, and until it has told one."""
+        return self.view if self.connected.is_set() and self._has_told else None
+
     def target(self) -> str:
+        self._has_told = False
         asked = wire.Events(pid=self._pid, round=self.handed, stage=self.stage, **self._me)
         return f"{wire.EVENTS.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
         self.view = wire.View.from_json(data)
+        self._has_told = True
         self._seen()
 
     def refused(self, status: int, payload: bytes) -> str:

@@ -63,6 +63,12 @@ class View(Message):
     restart: Annotated[
         bool, _TRUTH, "The change needs new processes: stop those of this trainer's round, even if they could live on."
     ] = False
+    api_away: Annotated[
+        bool,
+        _TRUTH,
+        Key("apiServerAway"),
+        "The sidecar does not hear the API server: the rendezvous may have changed since.",
+    ] = False
     closed: Annotated[bool, _TRUTH, "The rendezvous is closed: a formed round trains on, nobody joins another."] = False
     outcome: Annotated[str, OneOf(Outcome, or_empty=True), "Why it is closed, else empty."] = ""
     reason: Annotated[str, _TEXT, "Why the round was opened, formed or closed, for people."] = ""

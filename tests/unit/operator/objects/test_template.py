@@ -273,7 +273,11 @@ def test_each_container_of_the_template_is_told_whose_it_is_and_its_own_variable
 @pytest.mark.parametrize("seconds", [1, 86400])
 @pytest.mark.parametrize(
     ("field", "variable"),
-    [("stopSeconds", "ELASTICJOB_STOP_SECONDS"), ("storeReadySeconds", "ELASTICJOB_STORE_READY_SECONDS")],
+    [
+        ("stopSeconds", "ELASTICJOB_STOP_SECONDS"),
+        ("saveSeconds", "ELASTICJOB_SAVE_SECONDS"),
+        ("storeReadySeconds", "ELASTICJOB_STORE_READY_SECONDS"),
+    ],
 )
 def test_the_trainer_is_told_the_jobs_times_that_it_keeps(field: str, variable: str, seconds: int) -> None:
     trainer = render(spec(rendezvous={field: seconds}))["spec"]["containers"][0]

@@ -369,3 +369,28 @@ async def test_troubles_are_counted_by_operation() -> None:
     await asyncio.sleep(3)
     task.cancel()
     assert failed == ["watch", "watch"]
+
+
+async def test_whether_the_api_server_is_heard_is_told_at_each_change() -> None:
+    kube, heard = FaultyKube(), list[tuple[float, bool]]()
+    kube.set_job(at(1))
+    now = asyncio.get_running_loop().time
+    nobody = [lambda *_: None] * 5
+    watch = JobWatch(kube, "job", JOB_UID, *nobody, heard=lambda hears: heard.append((round(now()), hears)))
+    began = round(now())
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(10)
+    assert heard == []
+    kube.fail["watch"] = [Unavailable("away")] * 3  # an outage, after which the watch goes on
+    kube.end_watches()
+    await asyncio.sleep(10)
+    assert [hears for _, hears in heard] == [False, True]
+    kube.open.clear()  # it answers no more, and a link shows that something may have changed
+    watch.again()
+    await asyncio.sleep(20)
+    assert [hears for _, hears in heard] == [False, True, False]
+    kube.open.set()
+    await asyncio.sleep(10)
+    assert [hears for _, hears in heard] == [False, True, False, True]
+    assert [at - began for at, _ in heard][2:] == [20, 40]
+    task.cancel()

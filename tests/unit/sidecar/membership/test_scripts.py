@@ -215,6 +215,11 @@ def test_a_trainer_learns_who_lives_through_the_change(
     assert (view.live, view.restart) == expected
 
 
+def test_a_trainer_learns_whether_the_api_server_is_heard(pod: Pod) -> None:
+    pod.job(FORMED, 3)
+    assert [view and view.api_away for view in (view_of(pod.standing), view_of(pod.standing, True))] == [False, True]
+
+
 def test_a_round_for_new_processes_is_not_over_for_who_missed_it(pod: Pod) -> None:
     pod.job(FORMED, 4, participants=(OTHER,), live=(1,), restart_round=4)
     assert (view := view_of(pod.standing))

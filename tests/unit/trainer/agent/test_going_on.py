@@ -8,7 +8,8 @@ import pytest
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent import going_on
-from elasticjob_torch.agent.going_on import BUSY_SECONDS, NEWS_SECONDS, READY_SECONDS, GoingOn
+from elasticjob_torch.agent.busy import BUSY_SECONDS
+from elasticjob_torch.agent.going_on import NEWS_SECONDS, READY_SECONDS, TELL_SECONDS, GoingOn
 from support.waiting import wait_until
 
 PLACES = {0: {"RANK": "0"}}
@@ -19,6 +20,7 @@ class FakeLiving:
 
     def __init__(self, news):
         self.variables, self.opted_in, self.waits, self.said = {"ELASTICJOB_LIVE": "/x"}, False, False, []
+        self.saves = False
 
     def started(self, start, count):
         self.said.append(("started", start, count))
@@ -31,6 +33,9 @@ class FakeLiving:
 
     def some_wait(self):
         return self.waits
+
+    def busy(self):
+        return [] if self.waits else [self.saves]
 
     def enter(self, number, places):
         self.waits = False
@@ -48,8 +53,12 @@ class FakeLiving:
 
 class Agent:
     def __init__(self):
-        self.now, self.told = 0.0, []
-        self.going_on = GoingOn(lambda: None, self.told.append, lambda: self.now)
+        self.now, self.told, self.takes = 0.0, [], True
+        self.going_on = GoingOn(lambda: None, self.tell, 2 * BUSY_SECONDS, lambda: self.now)
+
+    def tell(self, number):
+        self.told.append(number)
+        return self.takes
 
     @property
     def living(self):
@@ -60,8 +69,11 @@ class Agent:
         self.living.opted_in = opted_in
         return said
 
-    def look(self, seen=None, *, over=False, pids=()):
-        self.going_on.look(seen or view(), over, pids)
+    def look(self, seen=..., *, over=False, pids=()):
+        self.going_on.look(view() if seen is ... else seen, over, pids)
+
+    def was_stopped(self):
+        return any(said[0] == "stop" for said in self.living.said)
 
 
 @pytest.fixture
@@ -108,8 +120,28 @@ def test_processes_are_told_once_that_their_round_is_over_and_have_time_to_end_t
     assert agent.living.said.count(("over", 1)) == 1
     assert agent.going_on.count(2, view()) == 0
     agent.now += BUSY_SECONDS + 1
+    agent.look(over=True)
     assert agent.going_on.count(2, view()) == 2
     assert agent.going_on.count(0, view()) == 0
+
+
+def test_a_process_that_saves_has_longer_and_the_log_says_which_limit_ended_it(agent, caplog):
+    caplog.set_level("INFO")
+    agent.start()
+    agent.living.saves = True
+    agent.look(over=True)
+    for _ in range(2):
+        agent.now += BUSY_SECONDS
+        agent.look(over=True)
+        assert agent.going_on.count(2, view()) == 0
+    for _ in range(2):
+        agent.now += 1
+        agent.look(over=True)
+        assert agent.going_on.count(2, view()) == 2
+    (said,) = caplog.messages
+    assert said.startswith("the training processes of round 1 are started anew: they have not ended their save within")
+    agent.going_on.entered(2, PLACES)
+    assert agent.going_on.count(2, view()) == 0
 
 
 def test_the_sidecar_is_told_once_that_all_processes_of_a_round_live(agent):
@@ -117,10 +149,43 @@ def test_the_sidecar_is_told_once_that_all_processes_of_a_round_live(agent):
     agent.look()
     assert agent.told == []
     agent.living.opted_in = True
-    agent.look()
-    agent.look()
-    wait_until("the sidecar to be told", lambda: agent.told)
+    look_and_tell(agent)
+    look_and_tell(agent)
     assert agent.told == [1]
+    agent.going_on.entered(2, PLACES)
+    look_and_tell(agent)
+    assert agent.told == [1, 2]
+
+
+def look_and_tell(agent):
+    """Look, until a second later nothing is being told."""
+    agent.look()
+    if telling := agent.going_on._telling:
+        telling.join()
+    agent.now += TELL_SECONDS
+
+
+def test_a_sidecar_that_does_not_take_it_is_told_again(agent):
+    agent.start()
+    agent.takes = False
+    look_and_tell(agent)
+    agent.look()
+    agent.look()  # within a second
+    look_and_tell(agent)
+    agent.takes = True
+    look_and_tell(agent)
+    look_and_tell(agent)
+    assert agent.told == [1, 1, 1]
+
+
+def test_a_sidecar_that_was_away_is_told_again(agent):
+    """It may be another one, to which nobody has told it."""
+    agent.start()
+    look_and_tell(agent)
+    agent.look(None)
+    look_and_tell(agent)
+    look_and_tell(agent)
+    assert agent.told == [1, 1]
 
 
 def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
@@ -128,11 +193,31 @@ def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
     agent.living.waits = True
     agent.look()
     agent.now += NEWS_SECONDS + 1
-    agent.look(view("Forming"))  # a change is on its way
-    assert not any(said[0] == "stop" for said in agent.living.said)
     agent.look()
     ((_, reason),) = [said for said in agent.living.said if said[0] == "stop"]
     assert "a connection was closed in round 1" in reason
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [None, view("Forming"), wire.View(round=0, phase=wire.Phase.FORMED)],
+    ids=["nobody is heard", "a change is on its way", "older than the round"],
+)
+def test_time_in_which_there_can_be_no_news_does_not_count(agent, seen):
+    agent.start()
+    agent.living.waits = True
+    for _ in range(3):
+        agent.look()
+        agent.now += NEWS_SECONDS - 1
+        agent.look()
+        agent.look(seen)
+        agent.now += NEWS_SECONDS + 1
+        agent.look(seen)
+    assert not agent.was_stopped()
+    agent.look()
+    agent.now += NEWS_SECONDS + 1
+    agent.look()
+    assert agent.was_stopped()
 
 
 def test_an_error_of_the_last_group_of_a_closed_job_ends_the_processes(agent):
@@ -153,7 +238,7 @@ def test_a_step_that_ends_meanwhile_does_not_count_as_an_error(agent):
     agent.look()
     agent.living.waits = True
     agent.look()
-    assert not any(said[0] == "stop" for said in agent.living.said)
+    assert not agent.was_stopped()
 
 
 @pytest.mark.parametrize(

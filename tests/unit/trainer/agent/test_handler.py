@@ -34,7 +34,8 @@ JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
 LOADED_ANEW = [
-    f"elasticjob_torch.agent.{name}" for name in ("handler", "joined", "store", "hooks", "failures", "last_line")
+    f"elasticjob_torch.agent.{name}"
+    for name in ("creation", "handler", "joined", "store", "hooks", "failures", "last_line")
 ]
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
@@ -226,7 +227,7 @@ def parameters(sidecar, **config):
 
 @pytest.fixture
 def plugin(torch, monkeypatch):
-    module = importlib.import_module("elasticjob_torch.agent.handler")
+    module = importlib.import_module("elasticjob_torch.agent.creation")
     for name in ("hear_signals", "leave_mark", "end_orphans", "_show_log"):
         monkeypatch.setattr(module, name, lambda *args: None)
     return module
@@ -1116,6 +1117,9 @@ class FakeLiving:
         return self.waits
 
     some_wait = wait
+
+    def busy(self):
+        return [] if self.waits else [False]
 
     def enter(self, number, places):
         self.waits = False

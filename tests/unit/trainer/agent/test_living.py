@@ -6,7 +6,19 @@ import socket
 import pytest
 
 from elasticjob_torch.agent.living import Living
-from elasticjob_torch.agent.messages import SOCKET, Enter, Over, Stop, Waits, from_line, received, send, to_line
+from elasticjob_torch.agent.messages import (
+    SOCKET,
+    Enter,
+    Over,
+    Saves,
+    Stop,
+    Waits,
+    from_line,
+    from_variable,
+    received,
+    send,
+    to_line,
+)
 from support.waiting import wait_until
 
 
@@ -20,15 +32,19 @@ def living():
 class Process:
     """A training process's side."""
 
-    def __init__(self, living, start="a", local_rank=0):
-        self.start, self.local_rank = start, local_rank
+    def __init__(self, living, start="", local_rank=0):
+        told, path = from_variable(living.variables[SOCKET])
+        self.start, self.local_rank = start or told, local_rank
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(10)
-        self.socket.connect(living.variables[SOCKET])
+        self.socket.connect(path)
         self.messages = received(self.socket)
 
     def waits(self, number):
         send(self.socket, Waits(start=self.start, local_rank=self.local_rank, round=number))
+
+    def saves(self, saving):
+        send(self.socket, Saves(start=self.start, local_rank=self.local_rank, saving=saving))
 
     def hears(self):
         return next(self.messages)
@@ -54,6 +70,7 @@ def process(living):
     "message",
     [
         Waits(start="a", local_rank=1, round=3),
+        Saves(start="a", local_rank=1, saving=True),
         Enter(round=3, variables={"RANK": "0"}),
         Over(round=3),
         Stop(reason="no, \n and é"),
@@ -104,6 +121,25 @@ def test_all_processes_of_the_pod_have_to_opt_in_and_to_wait(living, process):
         Enter(round=2, variables={"RANK": "0"}),
     )
     assert not living.some_wait()
+
+
+def test_what_a_process_does_that_does_not_wait(living, process):
+    living.started("a", 2)
+    living.enter(1, {0: {"RANK": "0"}, 1: {"RANK": "1"}})
+    one, other = process(), process(local_rank=1)
+    for each in (one, other):
+        each.waits(0)
+        each.hears()
+    assert living.busy() == [False, False]
+    other.waits(1)
+    one.saves(True)
+    wait_until("one to save, and one to wait", lambda: living.busy() == [True])
+    one.saves(False)
+    wait_until("the save to end", lambda: living.busy() == [False])
+    one.saves(True)
+    wait_until("another save", lambda: living.busy() == [True])
+    living.started("b", 2)
+    assert living.busy() == []
 
 
 def test_processes_in_no_round_wait_until_there_is_one(living, process):
@@ -159,7 +195,7 @@ def test_new_processes_begin_anew(living, process):
 def test_the_end_of_the_agent_is_seen(living, process):
     import os
 
-    folder = os.path.dirname(living.variables[SOCKET])
+    folder = os.path.dirname(from_variable(living.variables[SOCKET])[1])
     living.close()
     living.close()
     assert not os.path.exists(folder)

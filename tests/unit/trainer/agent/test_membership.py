@@ -45,6 +45,19 @@ def await_view(member, condition):
     wait_until("the view", lambda: member.view is not None and condition(member.view), seen=lambda: member.view)
 
 
+def test_a_view_is_out_of_date_while_the_sidecar_or_the_api_server_is_not_heard(sidecar, member):
+    enter(sidecar, member, 1)
+    assert member.present_view is member.view
+    sidecar.tell(round=1, phase="Formed", handed=1, apiServerAway=True)
+    await_view(member, lambda view: view.api_away)
+    assert member.present_view is None
+    sidecar.tell(apiServerAway=False)
+    wait_until("the API server to be heard", lambda: member.present_view)
+    sidecar.stop()
+    wait_until("the end of the stream", lambda: member.present_view is None)
+    assert member.view.round == 1
+
+
 def causes(sidecar):
     return [(body["after"], body["cause"]) for body in sidecar.said(JOIN)]
 
@@ -441,7 +454,8 @@ def test_a_leave_that_is_not_taken_leaves_the_failure_to_the_join(sidecar, membe
 
 def test_what_lives_is_told_and_a_refusal_is_not_raised(sidecar, member):
     enter(sidecar, member, 4)
-    member.tell_live(4)
-    sidecar.answers["POST /v1/live"] = [refusal(409, "RoundBroken")]
-    member.tell_live(4)
-    assert [body["round"] for body in sidecar.said("POST /v1/live")] == [4, 4]
+    assert member.tell_live(4)
+    sidecar.answers["POST /v1/live"] = [refusal(409, "RoundBroken"), refusal(409, "NoTrainer")]
+    assert member.tell_live(4)  # and never will be taken
+    assert not member.tell_live(4)
+    assert [body["round"] for body in sidecar.said("POST /v1/live")] == [4, 4, 4]

@@ -14,10 +14,15 @@ def test_defaults():
     assert settings.ignored == ()
     assert settings.limits == {}
     assert settings.stop_timeout is None
+    assert settings.save_timeout == 0
     assert settings.store_timeout == 300
 
 
-OF_THE_JOB = {"ELASTICJOB_STOP_SECONDS": "stop_timeout", "ELASTICJOB_STORE_READY_SECONDS": "store_ready"}
+OF_THE_JOB = {
+    "ELASTICJOB_STOP_SECONDS": "stop_timeout",
+    "ELASTICJOB_SAVE_SECONDS": "save_timeout",
+    "ELASTICJOB_STORE_READY_SECONDS": "store_ready",
+}
 
 
 @pytest.mark.parametrize("seconds", [1, 10, 86400])
@@ -26,8 +31,14 @@ def test_the_jobs_times(variable, setting, seconds):
     assert getattr(parse_settings("", "uid", {}, {variable: str(seconds)}), setting) == seconds
 
 
-@pytest.mark.parametrize("value", ["", "0", "soon"])
-@pytest.mark.parametrize("variable", OF_THE_JOB)
+def test_a_job_may_have_no_time_for_saves():
+    assert parse_settings("", "uid", {}, {"ELASTICJOB_SAVE_SECONDS": "0"}).save_timeout == 0
+
+
+NO_TIMES = [(variable, value) for variable in OF_THE_JOB for value in ("", "0", "soon")]
+
+
+@pytest.mark.parametrize(("variable", "value"), [one for one in NO_TIMES if one != ("ELASTICJOB_SAVE_SECONDS", "0")])
 def test_a_time_of_the_job_that_is_none_is_refused(variable, value):
     with pytest.raises(SettingsError, match=f"^{variable}={value} is not a positive number of seconds"):
         parse_settings("", "uid", {}, {variable: value})

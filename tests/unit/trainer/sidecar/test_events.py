@@ -50,6 +50,19 @@ def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
     assert [asked["round"] for asked in sidecar.said("GET /v1/rendezvous/events")] == ["0", "1"]
 
 
+def test_the_present_view_is_the_one_that_the_open_stream_has_told(sidecar, stream):
+    wait_until("the view", lambda: stream.present_view is not None)
+    sidecar.stop()
+    wait_until("the end of the stream", lambda: stream.present_view is None)
+    sidecar.view, view = {}, sidecar.view  # it has not seen the job yet
+    sidecar.start()
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    assert stream.opens(5)
+    assert stream.present_view is None
+    sidecar.tell(**view)
+    wait_until("the view", lambda: stream.present_view is not None)
+
+
 def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog):
     monkeypatch.setattr(module, "_LOG_SECONDS", 0.2)
     wait_until("the view", lambda: stream.view is not None)
