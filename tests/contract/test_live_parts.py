@@ -453,6 +453,26 @@ def test_the_same_script_runs_alone(nothing_left: None, monkeypatch: pytest.Monk
     assert scheduler.get_last_lr() == [pytest.approx(1e-2 / 8)]
 
 
+@pytest.mark.parametrize(("theirs", "expected"), [(7, [0, 7, 8]), (9, [0])], ids=["amid", "at the end"])
+def test_the_loop_goes_on_at_the_step_that_the_others_have_reached_meanwhile(
+    nothing_left: None, monkeypatch: pytest.MonkeyPatch, theirs: int, expected: list[int]
+) -> None:
+    """A worker that was left over for a while would take the batch of the step at which it left."""
+    monkeypatch.delenv("ELASTICJOB_LIVE", raising=False)
+    model, optimizer = model_and_optimizer()
+    group = elasticjob_torch.elastic(model, optimizer)
+    over = iter([False, True])
+    monkeypatch.setattr(group._rounds, "is_over", lambda: next(over, False))
+    monkeypatch.setattr(group, "_form", lambda: setattr(group._steps, "number", theirs))
+    seen: list[int] = []
+    for number in group.steps(9):
+        with group:
+            seen.append(number)
+            assert number == group.step
+            train(group.model, optimizer)
+    assert (seen, group.step) == (expected, 9)
+
+
 def test_an_error_of_the_script_is_its_own(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "ELASTICJOB_LIVE"):
         monkeypatch.delenv(name, raising=False)

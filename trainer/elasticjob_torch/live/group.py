@@ -115,6 +115,7 @@ class Group:
         optimizer.register_step_post_hook(self._applied)
         self._rounds = rounds if rounds is not None else rounds_of(os.environ)
         self._rounds.hear(self._round_is_over)
+        self._stays = False  # the next step belongs to the round in use: `steps` has asked
         self._began: float | None = None  # the step under way, by the monotonic clock
         self._longest = 0.0  # seconds, of the steps of late
         self._saves = 0  # how many saves are under way, one in another
@@ -131,6 +132,10 @@ class Group:
         A script that ends its loop earlier calls `finish` itself.
         """
         while self.step < total:
+            if self._all_leave():
+                self._form()  # the others may have gone further meanwhile
+                continue
+            self._stays = True
             yield self.step
         self.finish()
 
@@ -165,17 +170,10 @@ class Group:
                 return
 
     def __enter__(self) -> Group:
-        """Begin a step; first go into the next round, if all have agreed to."""
-        while True:
-            try:
-                leave = self._ending.agreed(over=self._rounds.is_over()) if self.size > 1 else self._rounds.is_over()
-            except RuntimeError as error:
-                if not self._can_go_on(error):
-                    raise
-                leave = True
-            if not leave:
-                break
+        """Begin a step; outside `steps` first go into the next round, if all have agreed to."""
+        while not self._stays and self._all_leave():
             self._form()
+        self._stays = False
         beginning = Beginning(self._module.buffers())
 
         def restore() -> None:
@@ -201,6 +199,16 @@ class Group:
         self._steps.broken()
         self._form()
         return True
+
+    def _all_leave(self) -> bool:
+        """Say whether all members go into the next round before the next step. To be called once for each step."""
+        over = self._rounds.is_over()
+        try:
+            return self._ending.agreed(over=over) if self.size > 1 else over
+        except RuntimeError as error:
+            if not self._can_go_on(error):
+                raise
+            return True
 
     def _applied(self, *_: Any) -> None:
         if self._began is None:
