@@ -96,11 +96,11 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
-        "elasticjob.reading.devices:unhealthy_devices": (
+        "elasticjob.reading.devices:_unhealthy": (
             replace(
                 "draining: who has a device of unknown health goes",
-                "one.get('health') == UNHEALTHY",
-                "one.get('health') != 'Healthy'",
+                "body.get('health') == UNHEALTHY",
+                "body.get('health') != 'Healthy'",
                 by="operator drain",
             ),
         ),
