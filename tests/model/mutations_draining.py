@@ -96,6 +96,14 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
+        "elasticjob.rendezvous.reasons:why_reopened": (
+            replace(
+                "draining: a node that goes is told as a device",
+                "all(one.unhealthy for one in replaced)",
+                "any(one.unhealthy for one in replaced)",
+                by="core transcripts",
+            ),
+        ),
         "elasticjob.reading.devices:_unhealthy": (
             replace(
                 "draining: who has a device of unknown health goes",
