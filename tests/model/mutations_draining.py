@@ -96,11 +96,19 @@ MUTATIONS = mutations(
                 by="operator drain",
             ),
         ),
-        "elasticjob.reading.devices:unhealthy_devices": (
+        "elasticjob.rendezvous.reasons:why_reopened": (
+            replace(
+                "draining: a node that goes is told as a device",
+                "all(one.unhealthy for one in replaced)",
+                "any(one.unhealthy for one in replaced)",
+                by="core transcripts",
+            ),
+        ),
+        "elasticjob.reading.devices:_unhealthy": (
             replace(
                 "draining: who has a device of unknown health goes",
-                "one.get('health') == UNHEALTHY",
-                "one.get('health') != 'Healthy'",
+                "body.get('health') == UNHEALTHY",
+                "body.get('health') != 'Healthy'",
                 by="operator drain",
             ),
         ),

@@ -27,7 +27,7 @@ LOG_TAIL_BYTES = 2048  # of a log that explains a container's end
 @dataclass(frozen=True, slots=True)
 class Container:
     """One container of a pod. Times are seconds since the epoch; `back_off` is how long its next start waits after its
-    newest end, None before the first."""
+    newest end, None before the first; `devices` is what the health of its devices is reported to be."""
 
     name: str
     state: Object = field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
@@ -37,6 +37,7 @@ class Container:
     back_off: float | None = None
     began: float = 0.0
     id: str = ""
+    devices: tuple[Object, ...] = ()
 
     @property
     def runs(self) -> bool:
@@ -100,6 +101,12 @@ def started(pod: Pod, name: str, now: float, id: str = "") -> Pod:
 def is_ready(pod: Pod, name: str, ready: bool = True) -> Pod:
     """A readiness probe has said so."""
     return pod.replace(name, ready=ready)
+
+
+def has_devices(pod: Pod, name: str, resource: str, health: Mapping[str, str]) -> Pod:
+    """A device plugin has reported the health of a container's devices, by their ids."""
+    reported = [{"resourceID": id, "health": found} for id, found in health.items()]
+    return pod.replace(name, devices=({"name": resource, "resources": reported},))
 
 
 def ended(pod: Pod, name: str, now: float, code: int, reason: str = "", message: str = "") -> Pod:
@@ -233,6 +240,7 @@ def _container_status(pod: Pod, name: str) -> Object:
         "restartCount": max(0, one.starts - 1),
         "state": one.state,
         **({"lastState": one.last} if one.last else {}),
+        **({"allocatedResourcesStatus": list(one.devices)} if one.devices else {}),
     }
 
 

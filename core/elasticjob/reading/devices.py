@@ -5,6 +5,7 @@ Kubernetes 1.36 and newer report the health of devices by default, in each conta
 API servers drop that field.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from elasticjob.objects import Object
@@ -28,17 +29,14 @@ class Device(NamedTuple):
 def unhealthy_devices(status: Object) -> tuple[Device, ...]:
     """The unhealthy devices of a pod with this `status`, by resource and id; the first `MAX_DEVICES` of them. A device
     that several containers share counts once."""
-    found: dict[tuple[str, str], Device] = {}
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(field) or ():
-            for resource in container.get("allocatedResourcesStatus") or ():
-                for one in resource.get("resources") or ():
-                    if one.get("health") == UNHEALTHY:
-                        device = _device(resource, one)
-                        found.setdefault(device[:2], device)
+    found = {(one.resource, one.id): one for one in _unhealthy(status)}
     return shared(tuple(sorted(found.values())[:MAX_DEVICES]))
 
 
-def _device(resource: Object, body: Object) -> Device:
-    name, id = (word(plain(text or "", NAME_LENGTH)) for text in (resource.get("name"), body.get("resourceID")))
-    return Device(name, id, plain(body.get("message") or "", MESSAGE_LENGTH))
+def _unhealthy(status: Object) -> Iterator[Device]:
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    for resource in (one for container in containers for one in container.get("allocatedResourcesStatus") or ()):
+        for body in resource.get("resources") or ():
+            if body.get("health") == UNHEALTHY:
+                name, id = (word(plain(text, NAME_LENGTH)) for text in (resource["name"], body["resourceID"]))
+                yield Device(name, id, plain(body.get("message") or "", MESSAGE_LENGTH))
