@@ -113,8 +113,8 @@ bench-silence: install  ## until all are told of a worker that stands still, by 
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
-bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, K=part of "side cause")
-	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(K),-k '$(K)')
+bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: live, warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, SIDES="live warm", K=part of "side cause")
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(SIDES),--sides $(SIDES)) $(if $(K),-k '$(K)')
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py
