@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -21,20 +22,20 @@ from e2e.kube import wait_until
 from restarts.causes import Cause, causes_of
 from restarts.examples import PACKAGES
 from restarts.examples import SIDES as EXAMPLES
-from restarts.live import SIDES as LIVE
-from restarts.live import wait_until_known
 from restarts.pages import of_file, show
 from restarts.parts import Restart, new_group, restart
-from restarts.steps import BEFORE_SECONDS, change, read
+from restarts.scripts import SIDES as RECORDED
+from restarts.scripts import wait_until_known
+from restarts.steps import BEFORE_SECONDS, change, read, steps_redone
 from restarts.table import Row, table, write
 
 JSON = Path("build/bench-restart.json")
 LOGS = Path("build/bench-restart")
 JOB_ENV = {**ENV, "EPOCH_SECONDS": "1"}
 SIDES: dict[str, str | Side] = {
-    "live": LIVE["live"],
-    "warm": "warm",
-    "fresh": "ours",
+    "live": RECORDED["live"],
+    "warm": RECORDED["warm"],
+    "fresh": RECORDED["fresh"],
     "tqdm_warm": "warm",
     "tqdm_fresh": "ours",
     **EXAMPLES,
@@ -43,7 +44,7 @@ SIDES: dict[str, str | Side] = {
     "c10d_default": "c10d_default",
     "c10d_unshared": "c10d_unshared",
 }
-JOBS = SIDES | LIVE
+JOBS = SIDES | RECORDED
 DEADLINE = 90.0
 STARTS = 2
 BEGAN = time.monotonic()
@@ -120,10 +121,14 @@ def measure(training: Training, cause: Cause, deadline: float) -> Restart | None
         logs = training.logs()
         group = new_group(logs, processes, struck.at)
         assert group is not None
-        if training.side.live:  # now, for processes of a lost node that wake up would tell of more steps
-            found = change(read(training.namespace.name, struck.at - BEFORE_SECONDS), group, struck.at)
-        else:
-            found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
+        # now, for processes of a lost node that wake up would tell of more steps
+        moments = read(training.namespace.name, struck.at - BEFORE_SECONDS) if training.side.recorded else []
+    if training.side.live:
+        found = change(moments, group, struck.at)
+    else:
+        found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
+        if moments:
+            found = replace(found, steps_redone=steps_redone(moments, struck.at, struck.at + found.seconds))
     return found if found.seconds <= deadline else None
 
 

@@ -2,16 +2,14 @@
 """The digits training with processes that live through changes. It runs in the benchmark's pods, beside the example.
 
 Data and model are those of examples/digits. It saves no checkpoint: a state that were lost would be seen by its steps.
-Each process writes a line to a file of its own when it begins a step, and another when the step is done. The
-benchmark reads them after a change, so that measuring costs the training nothing. The moments are the machine's clock.
+Each process records when it begins a step and when the step is done, by the machine's clock.
 """
 
 import os
-import socket
 import time
-from pathlib import Path
 
 import torch
+from record import Record
 from train import build_model, load_data
 
 import elasticjob_torch
@@ -19,19 +17,6 @@ import elasticjob_torch
 STEPS = 10_000_000  # the job ends before
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.05"))  # at least, so that four workers share two cores
 BATCH = 128  # of all workers together, whatever their number
-RECORDS = Path(os.environ["CHECKPOINT_DIR"], "steps")
-
-
-class Record:
-    """The file of this process, a write for each line: a killed process has told all that it did."""
-
-    def __init__(self) -> None:
-        RECORDS.mkdir(parents=True, exist_ok=True)
-        name = f"{socket.gethostname()}-{os.getpid()}"
-        self._file = os.open(RECORDS / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def write(self, what: str, step: int) -> None:
-        os.write(self._file, f"{time.time():.6f} {what} {step} {elasticjob_torch.current().round}\n".encode())
 
 
 class News:

@@ -72,8 +72,8 @@ class Restart:
     parts: dict[str, float]
     from_join: float | None = None  # None without newcomers
     warm: int = 0  # members whose processes were prestarted ones
+    steps_redone: int | None = None  # that an earlier group had begun; None where processes do not record their steps
     # of a training that lives through the change
-    steps_redone: int | None = None
     all_seconds: float | None = None  # from the cause until every member of the new group has taken a step
     lived: int | None = None  # processes that have taken steps before and after
 

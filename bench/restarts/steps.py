@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change cost a training whose processes live through it: from the lines that live_digits.py has written.
+"""What a change cost in steps: from the lines that record.py has written.
 
-A step is done twice if the group begins it in a round after one in which it was begun already. A step that one member
-had applied before the group broke is not: the others receive that member's state, and go on with the next.
+A round does those steps again that an earlier round had begun, from its own first one on. A step that one member had
+applied before the group broke is not: the others receive that member's state, and go on with the next.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,17 +61,17 @@ def longest_pause(moments: Iterable[Moment], since: float, until: float) -> floa
 
 
 def steps_redone(moments: Iterable[Moment], since: float, until: float) -> int:
-    """Steps begun between the two moments, each counted once in a round, that an earlier round had begun."""
-    furthest: dict[int, int] = {}  # the step that was begun last, by round
-    again: set[tuple[int, int]] = set()
+    """Steps that an earlier round had begun, of all rounds that begin their first step between the two moments."""
+    furthest: dict[int, int] = {}  # the last step that was begun, by round
+    again = 0
     for one in moments:
         if one.what != BEGINS or one.at > until:
             continue
-        before = max((step for number, step in furthest.items() if number < one.round), default=-1)
-        if one.at > since and one.step <= before:
-            again.add((one.round, one.step))
+        if one.round not in furthest and one.at > since:
+            before = max((step for number, step in furthest.items() if number < one.round), default=-1)
+            again += max(0, before + 1 - one.step)
         furthest[one.round] = max(furthest.get(one.round, -1), one.step)
-    return len(again)
+    return again
 
 
 def lived(moments: Iterable[Moment], since: float, until: float) -> int:

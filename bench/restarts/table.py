@@ -50,6 +50,10 @@ class Row:
         """Until every member of the new group has taken a step, where `seconds` are something else."""
         return [run and (run.seconds if run.all_seconds is None else run.all_seconds) for run in self.runs]
 
+    def counts_steps(self) -> bool:
+        """Whether processes record their steps."""
+        return any(run.steps_redone is not None for run in self.runs if run)
+
     def lives(self) -> bool:
         """Whether processes live through the changes of this row."""
         return any(run.lived is not None for run in self.runs if run)
@@ -62,6 +66,8 @@ class Row:
             found["all_seconds"] = [optional(one) for one in self.all_seconds()]
             found["lived"] = [run and run.lived for run in self.runs]
             return found | {"failures": self.failures} if self.failures else found
+        if self.counts_steps():
+            found["steps_redone"] = self.redone()
         if self.has_newcomers():
             found["from_join_seconds"] = self.from_join()
         found["started_warm"] = [run and run.warm for run in self.runs]
@@ -76,7 +82,7 @@ class Row:
         join = self._text(median(self.from_join())) if self.has_newcomers() else "-"
         parts = [f"{name} {statistics.median(shown):.2f}" for name in self.parts() if (shown := self._shown(name))]
         warm = str(min((run.warm for run in self.runs if run), default=0))
-        redone = str(max(run.steps_redone or 0 for run in self.runs if run)) if self.lives() else "-"
+        redone = str(max(run.steps_redone or 0 for run in self.runs if run)) if self.counts_steps() else "-"
         every = self._text(median(self.all_seconds()))
         return [self.cause, self.side, str(len(values)), whole, redone, every, join, warm, ", ".join(parts)]
 

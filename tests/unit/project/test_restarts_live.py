@@ -68,6 +68,7 @@ def test_steps_done_twice_are_those_that_an_earlier_round_had_begun(after: list[
     before = [*steps("a", 1, (3, 9.0), (4, 9.2)), *steps("b", 1, (3, 9.0), (4, 9.2))]
     moments = sorted([*before, *broken("a", 1, 5, 9.9), *broken("b", 1, 5, 9.9), *after])
     assert steps_redone(moments, 10.0, 13.0) == expected
+    assert steps_redone(moments, 10.0, 12.1) == expected, "the round has begun its first step"
 
 
 def test_a_step_is_done_twice_by_the_group_not_by_each_of_its_members() -> None:
