@@ -45,7 +45,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: check coverage test flakes unit fuzz api plane contract overload explore explore-quick simulate simulate-quick mutants
 .PHONY: e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
-.PHONY: bench-fleet bench-silence bench-joins bench-store bench-ranks
+.PHONY: bench-fleet bench-silence bench-joins bench-torchft bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
 .PHONY: lint-chart-readme lint-chart lint-manifest lint-licences
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
@@ -113,8 +113,11 @@ bench-silence: install  ## until all are told of a worker that stands still, by 
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
-bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, K=part of "side cause")
-	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(K),-k '$(K)')
+bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: live, warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, SIDES="live warm", K=part of "side cause")
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(SIDES),--sides $(SIDES)) $(if $(K),-k '$(K)')
+bench-torchft:  ## torchft on this machine: a replica killed, and another in its place; writes build/bench-torchft.json (RUNS=5)
+	@$(venv) python -m pip install --quiet --upgrade --target build/torchft --python-version 3.13 --only-binary=:all: --no-deps --requirement bench/torchft_requirements.txt
+	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH exec python bench/torchft_kill.py --runs $(or $(RUNS),5)'
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py

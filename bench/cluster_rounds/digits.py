@@ -54,6 +54,8 @@ class Side(NamedTuple):
     warm: bool = False  # its processes are started before they are needed
     spares: int = 0  # workers that wait beside the members
     processes: int = 1  # that train in each worker
+    live: bool = False  # they live through changes
+    recorded: bool = False  # they record their steps
 
 
 def elastic_job(

@@ -6,10 +6,12 @@ it with the table of what was measured by then.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -20,15 +22,20 @@ from e2e.kube import wait_until
 from restarts.causes import Cause, causes_of
 from restarts.examples import PACKAGES
 from restarts.examples import SIDES as EXAMPLES
+from restarts.pages import of_file, show
 from restarts.parts import Restart, new_group, restart
+from restarts.scripts import SIDES as RECORDED
+from restarts.scripts import wait_until_known
+from restarts.steps import BEFORE_SECONDS, change, read, steps_redone
 from restarts.table import Row, table, write
 
 JSON = Path("build/bench-restart.json")
 LOGS = Path("build/bench-restart")
 JOB_ENV = {**ENV, "EPOCH_SECONDS": "1"}
 SIDES: dict[str, str | Side] = {
-    "warm": "warm",
-    "fresh": "ours",
+    "live": RECORDED["live"],
+    "warm": RECORDED["warm"],
+    "fresh": RECORDED["fresh"],
     "tqdm_warm": "warm",
     "tqdm_fresh": "ours",
     **EXAMPLES,
@@ -37,6 +44,7 @@ SIDES: dict[str, str | Side] = {
     "c10d_default": "c10d_default",
     "c10d_unshared": "c10d_unshared",
 }
+JOBS = SIDES | RECORDED
 DEADLINE = 90.0
 STARTS = 2
 BEGAN = time.monotonic()
@@ -49,16 +57,22 @@ class Jobs:
     """The job of a side, and another one in its place after it was dropped."""
 
     def __init__(self, side: str) -> None:
-        self._side = side
+        self._side = side  # of the job that is there, or is made next
         self._numbers = count(1)
         self._held = ExitStack()
         self._training: Training | None = None
 
-    def with_workers(self, replicas: int) -> Training:
-        """A job that trains with so many. Raises what `TROUBLES` lists."""
+    def with_workers(self, replicas: int, side: str) -> Training:
+        """A job of that side that trains with so many. Raises what `TROUBLES` lists."""
+        if side != self._side:
+            self.drop()
+            self._side = side
         for left in reversed(range(STARTS)):
             try:
-                return self._started(replicas) if self._training is None else self._scaled(self._training, replicas)
+                training = self._started(replicas) if self._training is None else self._scaled(self._training, replicas)
+                if training.side.live:
+                    wait_until_known(training)
+                return training
             except TROUBLES as problem:
                 self.drop()
                 if not left:
@@ -77,7 +91,7 @@ class Jobs:
     def _started(self, replicas: int) -> Training:
         title = f"{self._side}-{next(self._numbers)}".replace("_", "-")
         env = {**JOB_ENV, **(PACKAGES if self._side.startswith("tqdm") else {})}
-        training = self._held.enter_context(new_training(SIDES[self._side], title, LOGS / title, env))
+        training = self._held.enter_context(new_training(JOBS[self._side], title, LOGS / title, env))
         training.start(replicas)
         self._training = training
         return training
@@ -104,10 +118,17 @@ def measure(training: Training, cause: Cause, deadline: float) -> Restart | None
             wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
         except pytest.fail.Exception:
             return None
-    logs = training.logs()
-    group = new_group(logs, processes, struck.at)
-    assert group is not None
-    found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
+        logs = training.logs()
+        group = new_group(logs, processes, struck.at)
+        assert group is not None
+        # now, for processes of a lost node that wake up would tell of more steps
+        moments = read(training.namespace.name, struck.at - BEFORE_SECONDS) if training.side.recorded else []
+    if training.side.live:
+        found = change(moments, group, struck.at)
+    else:
+        found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
+        if moments:
+            found = replace(found, steps_redone=steps_redone(moments, struck.at, struck.at + found.seconds))
     return found if found.seconds <= deadline else None
 
 
@@ -116,16 +137,23 @@ def runs_of(jobs: Jobs, row: Row, title: str) -> Restart | None:
     cause = causes_of(row.side)[row.cause]
     if cause.alone:
         jobs.drop()
-    found = measure(jobs.with_workers(cause.before), cause, row.deadline)
+    found = measure(jobs.with_workers(cause.before, cause.job or row.side), cause, row.deadline)
     if cause.alone or found is None:
         jobs.drop()
     if found is None:
         say(f"{title}: no first step within {row.deadline:g} s")
         return None
+    say(f"{title}: {told(found, cause)}")
+    return found
+
+
+def told(found: Restart, cause: Cause) -> str:
+    if found.all_seconds is not None:
+        whole = f"{cause.after} trained after {found.all_seconds:.2f} s"
+        return f"{found.seconds:.2f} s, {found.steps_redone} steps done twice, {found.lived} processes lived, {whole}"
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in found.parts.items())
     join = f", {found.from_join:.2f} s from the join" if found.from_join is not None else ""
-    say(f"{title}: {found.seconds:.2f} s{join}, {found.warm} of {cause.after} warm ({parts})")
-    return found
+    return f"{found.seconds:.2f} s{join}, {found.warm} of {cause.after} warm ({parts})"
 
 
 def one_side(rows: list[Row], runs: int) -> Iterator[None]:
@@ -157,13 +185,14 @@ def say(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="restarts", description=__doc__)
     parser.add_argument("-k", default="", metavar="PART", help="only those with PART in 'SIDE CAUSE'")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="SIDE", help="only these")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--c10d-runs", type=int, help="of the sides with c10d, which take minutes each; default: RUNS")
     parser.add_argument(
         "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="for the new group's first step"
     )
     given = parser.parse_args()
-    every = [Row(cause, side, given.deadline) for side in SIDES for cause in causes_of(side)]
+    every = [Row(cause, side, given.deadline) for side in SIDES if side in given.sides for cause in causes_of(side)]
     rows = [row for row in every if given.k in f"{row.side} {row.cause}"]
     if not rows:
         known = ", ".join(f"'{row.side} {row.cause}'" for row in every)
@@ -176,6 +205,8 @@ def main() -> None:
                     write(JSON, rows)
     finally:
         print(f"{table(rows)}\n\n{JSON}", flush=True)
+        if JSON.exists():
+            print("\n" + "\n\n".join(show(of_file(json.loads(JSON.read_text())))), flush=True)
     if any(row.failures for row in rows):
         sys.exit(1)
 

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to a job that trains."""
 
+import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from cluster_rounds.digits import NotTraining, Training
 
 from e2e.diagnosis import SYSTEM
-from e2e.disruption import paused_node, signal_worker_process
+from e2e.disruption import paused_node, signal_worker_process, uncordon
 from e2e.job import TRAINER
+from e2e.kube import ENVIRONMENT, wait_until
 from e2e.operator import lead_from_elsewhere
+from e2e.trainer_log import FirstStep
 from restarts.examples import SIDES as EXAMPLES
+from restarts.parts import new_group
+
+DRAINED_SECONDS = 60  # for kubectl drain to end, once the group has changed
+SMALLER_SECONDS = 60  # for the others to train on without a worker
 
 
 class Strike(NamedTuple):
@@ -25,12 +33,13 @@ class Strike(NamedTuple):
 
 class Cause(NamedTuple):
     """The workers before and after, and what does it; `undo` ends what lasts. `alone`: the job is not used before or
-    after it."""
+    after it. `job`: the side whose job it is, where that is not the row's."""
 
     before: int
     after: int
     strike: Callable[[Training, ExitStack], Strike]
     alone: bool = False
+    job: str = ""
 
 
 def scale(training: Training, undo: ExitStack, replicas: int) -> Strike:
@@ -64,6 +73,46 @@ def delete_pod(training: Training, undo: ExitStack) -> Strike:
     return kubectl(training, ["delete", "pod", lost, "--wait=false"])._replace(lost=lost)
 
 
+def let_in_a_replacement(training: Training, undo: ExitStack) -> Strike:
+    """Of a deleted pod. It begins once the others train without it, as processes do that live through changes."""
+    lost = delete_pod(training, undo)
+    others = (len(training.pods()) - 1) * training.side.processes
+
+    def trains() -> dict[str, FirstStep] | None:
+        training.read()
+        return new_group(training.logs(), others, lost.at)
+
+    smaller = wait_until(f"{others} workers that train without {lost.lost}", trains, SMALLER_SECONDS)
+    return lost._replace(at=max(step.at for step in smaller.values()))
+
+
+def drain_node(training: Training, undo: ExitStack) -> Strike:
+    """`kubectl drain` of the job's pods, on the node that has the fewest of them. Raises NotTraining where one node has
+    all."""
+    pods = Counter(pod["spec"]["nodeName"] for pod in training.pods())
+    if len(pods) < 2:
+        raise NotTraining(f"one node has all workers, and nobody would live through its drain: {dict(pods)}")
+    node = min(sorted(pods), key=pods.__getitem__)
+    at = time.time()
+    undo.enter_context(draining(node))
+    return Strike(at)
+
+
+@contextmanager
+def draining(node: str) -> Iterator[None]:
+    """It goes on meanwhile, and is waited for; then the node takes pods again."""
+    options = ["--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=elasticjob.io/job"]
+    with subprocess.Popen(
+        ["kubectl", "drain", node, *options], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as drain:
+        try:
+            yield
+            wait_until(f"kubectl drain {node} to end", lambda: drain.poll() is not None, DRAINED_SECONDS)
+        finally:
+            drain.kill()
+            uncordon(node)
+
+
 def kubectl(training: Training, command: list[str]) -> Strike:
     at = time.time()
     training.namespace.kubectl(*command)
@@ -81,9 +130,24 @@ NODE = "node-lost"
 OF_AN_EXAMPLE = {"process-killed": Cause(2, 2, kill_process), "scale-down": Cause(2, 1, partial(scale, replicas=1))}
 
 
+# of processes that live through changes, in such an order that two nodes have workers before the drain
+LIVE = {
+    "scale-down": CHANGES["scale-down"],
+    "process-killed": CHANGES["process-killed"],
+    "pod-deleted": CHANGES["pod-deleted"],
+    "replacement": Cause(3, 3, let_in_a_replacement),
+    "drain": Cause(3, 3, drain_node),
+    "scale-up": CHANGES["scale-up"],
+    NODE: Cause(2, 1, lose_node, alone=True),
+    "pod-deleted-at-minimum": Cause(3, 3, delete_pod, alone=True, job="live_spare"),
+}
+
+
 def causes_of(side: str) -> Mapping[str, Cause]:
-    """A lost node is for those with a spare, and for c10d, which goes on without the worker. The frameworks' imports
-    are many: two workers at most share two cores."""
+    """A lost node is for those with a spare, and for those that go on without the worker: c10d, and processes that live
+    through changes. The frameworks' imports are many: two workers at most share two cores."""
+    if side == "live":
+        return LIVE
     if side in EXAMPLES:
         return OF_AN_EXAMPLE
     if side.endswith("spare"):

@@ -63,12 +63,19 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """How a new group came to its first step, in seconds since the cause or the newcomers' join."""
+    """How a new group came to its first step, in seconds since the cause or the newcomers' join.
+
+    Of a training that lives through the change, `seconds` is the longest time in which nobody took a step.
+    """
 
     seconds: float
     parts: dict[str, float]
     from_join: float | None = None  # None without newcomers
     warm: int = 0  # members whose processes were prestarted ones
+    steps_redone: int | None = None  # that an earlier group had begun; None where processes do not record their steps
+    # of a training that lives through the change
+    all_seconds: float | None = None  # from the cause until every member of the new group has taken a step
+    lived: int | None = None  # processes that have taken steps before and after
 
 
 def new_group(logs: Mapping[str, TrainerLog], size: int, since: float) -> dict[str, FirstStep] | None:

@@ -10,6 +10,11 @@ from pathlib import Path
 
 from restarts.parts import Restart
 
+TITLES = [
+    *("cause", "side", "runs", "seconds, median (range)", "steps redone, most", "all train, median", "from join"),
+    *("warm", "parts, medians"),
+]
+
 
 @dataclass(slots=True)
 class Row:
@@ -38,9 +43,31 @@ class Row:
         names = ordered(list(run.parts) for run in self.runs if run)
         return {name: [run and optional(run.parts.get(name)) for run in self.runs] for name in names}
 
+    def redone(self) -> list[int | None]:
+        return [run and run.steps_redone for run in self.runs]
+
+    def all_seconds(self) -> list[float | None]:
+        """Until every member of the new group has taken a step, where `seconds` are something else."""
+        return [run and (run.seconds if run.all_seconds is None else run.all_seconds) for run in self.runs]
+
+    def counts_steps(self) -> bool:
+        """Whether processes record their steps."""
+        return any(run.steps_redone is not None for run in self.runs if run)
+
+    def lives(self) -> bool:
+        """Whether processes live through the changes of this row."""
+        return any(run.lived is not None for run in self.runs if run)
+
     def as_json(self) -> dict[str, object]:
         found: dict[str, object] = {"cause": self.cause, "side": self.side, "deadline_seconds": self.deadline}
         found["seconds"] = self.seconds()
+        if self.lives():
+            found["steps_redone"] = self.redone()
+            found["all_seconds"] = [optional(one) for one in self.all_seconds()]
+            found["lived"] = [run and run.lived for run in self.runs]
+            return found | {"failures": self.failures} if self.failures else found
+        if self.counts_steps():
+            found["steps_redone"] = self.redone()
         if self.has_newcomers():
             found["from_join_seconds"] = self.from_join()
         found["started_warm"] = [run and run.warm for run in self.runs]
@@ -48,13 +75,16 @@ class Row:
         return found | {"failures": self.failures} if self.failures else found
 
     def cells(self) -> list[str]:
+        """As `TITLES`."""
         values = self.seconds()
         least, most = (self._text(of(map(known, values))) for of in (min, max))
         whole = f"{self._text(median(values))} ({least} to {most})"
         join = self._text(median(self.from_join())) if self.has_newcomers() else "-"
         parts = [f"{name} {statistics.median(shown):.2f}" for name in self.parts() if (shown := self._shown(name))]
         warm = str(min((run.warm for run in self.runs if run), default=0))
-        return [self.cause, self.side, str(len(values)), whole, join, warm, ", ".join(parts)]
+        redone = str(max(run.steps_redone or 0 for run in self.runs if run)) if self.counts_steps() else "-"
+        every = self._text(median(self.all_seconds()))
+        return [self.cause, self.side, str(len(values)), whole, redone, every, join, warm, ", ".join(parts)]
 
     def _shown(self, part: str) -> list[float]:
         return [value for value in self.parts()[part] if value is not None]
@@ -92,8 +122,7 @@ def table(rows: Sequence[Row]) -> str:
     if not there:
         return "\n".join(["no run was whole", *failed])
     causes = ordered([row.cause] for row in there)
-    titles = ["cause", "side", "runs", "seconds, median (range)", "from join", "warm", "parts, medians"]
-    lines = [titles, *(row.cells() for cause in causes for row in there if row.cause == cause)]
+    lines = [TITLES, *(row.cells() for cause in causes for row in there if row.cause == cause)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join([*("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines), *failed])
 

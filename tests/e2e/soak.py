@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day of faults in ten minutes: `make soak SECONDS=600`. Workers are scaled, killed and deleted at random, the job is
-annotated and labelled, and its script reports all the time.
+"""A day of faults in ten minutes: `make soak SECONDS=600`. Two jobs train; processes of one live through changes.
 
-Worker 0 and the operators are left alone, so that a growth of their memory would show. Afterwards the recorded
-statuses are judged by the state machine's invariants.
+Workers are scaled, killed and deleted at random, the jobs are annotated and labelled, and their scripts report all the
+time. Workers 0 and the operators are left alone, so that a growth of their memory would show; the training process of
+the live job's worker 0 lives through all changes. Afterwards the recorded statuses are judged by the state machine's
+invariants.
 """
 
 import random
@@ -12,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,11 +22,12 @@ from e2e.history import violations
 from e2e.job import SIDECAR, TRAINER, Job
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, leader
+from e2e.resources import GROWTH, Held, growth, leaks, read
+from e2e.scene import scripts
 
 CALM_EVERY = 8  # actions
 PAUSE_SECONDS = (0.5, 6.0)
-GROWTH = 1.15  # of the median of the last quarter over that of the second
-MAX_REPLICAS = 4
+MAX_REPLICAS = 3  # of each job
 NOTES = ("annotate", "label")  # of the job, which is nothing to its rounds
 KILLS = ("kill agent", "kill process")  # what counts as a failure of the training
 
@@ -46,9 +48,13 @@ class Process(NamedTuple):
 
 @dataclass(slots=True)
 class Soak:
+    """What is done to one job, and what comes of it."""
+
+    title: str
     job: Job
     choice: random.Random
     target: int
+    protected: str  # worker 0's pod, which is left alone
     memory: dict[str, Process]
     done: Counter[str] = field(default_factory=Counter)
     calm_seconds: list[float] = field(default_factory=list)
@@ -84,8 +90,13 @@ class Soak:
         for name, process in self.memory.items():
             self.resident.setdefault(name, []).append(process.resident_mib())
 
+    def held(self) -> list[Held]:
+        """By the training processes of worker 0, round by round; nothing if they do not tell."""
+        return read(line.text for line in self.job.log(self.job.pod(0)).lines)
+
     def report(self) -> Iterator[str]:
         sizes = Counter(len(one.members) for one in self.job.rounds())
+        yield f"{self.title}:"
         yield f"{sum(self.done.values())} actions: " + ", ".join(f"{n} {name}" for name, n in sorted(self.done.items()))
         yield f"{len(self.job.rounds())} rounds formed; by size: {dict(sorted(sizes.items()))}"
         calm = self.calm_seconds
@@ -104,37 +115,50 @@ def runs(pod: Object) -> bool:
     return bool(pod["status"].get("phase") == "Running")
 
 
-def growth(series: list[float]) -> float:
-    """Of the last quarter over the second: a process needs the first to warm up."""
-    quarter = max(1, len(series) // 4)
-    return statistics.median(series[-quarter:]) / statistics.median(series[quarter : 2 * quarter] or series[:1])
+def started(title: str, job: Job, choice: random.Random, **settings: Any) -> Soak:
+    """The job trains with all of its workers."""
+    job.apply(replicas=MAX_REPLICAS, maxReplicas=MAX_REPLICAS, maxRestarts=1_000_000, **settings)
+    job.wait_for_round(MAX_REPLICAS)
+    job.wait_for_training(MAX_REPLICAS)
+    protected = job.pod(0)["metadata"]["name"]
+    return Soak(
+        title, job, choice, MAX_REPLICAS, protected, {"worker 0's sidecar": Process(job.namespace, protected, SIDECAR)}
+    )
+
+
+def check(soak: Soak) -> None:
+    assert violations(soak.job) == []
+    assert soak.job.pod(0)["metadata"]["name"] == soak.protected, "worker 0 was left alone"
+    assert soak.job.status["restarts"] <= sum(soak.done[name] for name in KILLS), "nothing else counts as a failure"
+    assert soak.job.status["progress"]["step"] > 0
+    for name, series in soak.resident.items():
+        assert growth(series) < GROWTH, f"memory of {name} grows: {series}"
 
 
 @pytest.mark.torchrun
-def test_soak(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> None:
+def test_soak(job: Job, other: Job, operator: Namespace, request: pytest.FixtureRequest) -> None:
     seconds, seed = request.config.getoption("--seconds"), request.config.getoption("--seed")
     print(f"\nseed {seed}, {seconds} s")
-    job.apply(replicas=3, maxReplicas=MAX_REPLICAS, maxRestarts=1_000_000)
-    job.wait_for_round(3)
-    job.wait_for_training(3)
-    protected = job.pod(0)["metadata"]["name"]
-    memory = {
-        "the leading operator": Process(operator, leader(operator)["metadata"]["name"], CONTAINER),
-        "worker 0's sidecar": Process(job.namespace, protected, SIDECAR),
-    }
-    soak = Soak(job, random.Random(seed), 3, memory)
+    choice = random.Random(seed)
+    restarting = started("the job whose processes restart", job, choice)
+    restarting.memory["the leading operator"] = Process(operator, leader(operator)["metadata"]["name"], CONTAINER)
+    other.namespace.apply(scripts(train="live_train.py"))
+    live = started("the job whose processes live through changes", other, choice, minReplicas=1)
+    soaks = [restarting, live]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(CALM_EVERY):
-            soak.act()
-            time.sleep(soak.choice.uniform(*PAUSE_SECONDS))
-        soak.calm()
-        print(f"{max(0, end - time.monotonic()):5.0f} s left, {len(job.rounds())} rounds", flush=True)
-    print("\n".join(soak.report()), flush=True)
+            choice.choice(soaks).act()
+            time.sleep(choice.uniform(*PAUSE_SECONDS))
+        for soak in soaks:
+            soak.calm()
+        rounds = " and ".join(str(len(soak.job.rounds())) for soak in soaks)
+        print(f"{max(0, end - time.monotonic()):5.0f} s left, {rounds} rounds", flush=True)
+    held = live.held()
+    print("\n".join([*restarting.report(), *live.report(), *map(str, held)]), flush=True)
 
-    assert violations(job) == []
-    assert job.pod(0)["metadata"]["name"] == protected, "worker 0 was left alone"
-    assert job.status["restarts"] <= sum(soak.done[name] for name in KILLS), "nothing else counts as a failure"
-    assert job.status["progress"]["step"] > 0
-    for name, series in soak.resident.items():
-        assert growth(series) < GROWTH, f"memory of {name} grows: {series}"
+    for soak in soaks:
+        check(soak)
+    assert len({one.pid for one in held}) == 1, "the process of worker 0 lives through all changes"
+    assert len(held) > 1, "nothing changed that it could live through"
+    assert list(leaks(held)) == []

@@ -171,8 +171,19 @@ def test_table_has_median_range_join_and_parts() -> None:
     runs = [Restart(seconds, {"told": 0.2, "step": seconds - 0.2}, seconds - 1) for seconds in (2.0, 3.0, 5.0)]
     late = row("c10d_default", None, Restart(90, {"told": 1}, None), cause="scale-down")
     lines = [re.split("  +", line) for line in table([row("warm", *runs), late]).splitlines()]
-    assert lines[1] == ["scale-up", "warm", "3", "3.00 (2.00 to 5.00)", "2.00", "0", "told 0.20, step 2.80"]
-    assert lines[2] == ["scale-down", "c10d_default", "2", "not in 120 (90.00 to not in 120)", "-", "0", "told 1.00"]
+    assert lines[1] == [
+        "scale-up",
+        "warm",
+        "3",
+        "3.00 (2.00 to 5.00)",
+        "-",
+        "3.00",
+        "2.00",
+        "0",
+        "told 0.20, step 2.80",
+    ]
+    late_cell = "not in 120 (90.00 to not in 120)"
+    assert lines[2] == ["scale-down", "c10d_default", "2", late_cell, "-", "not in 120", "-", "0", "told 1.00"]
 
 
 def test_table_puts_the_sides_of_a_cause_below_each_other() -> None:
