@@ -17,7 +17,7 @@ run() { # LOCK PYTEST_ARGUMENT...
   local lock=$1; shift
   "$root/hack/with-torch.sh" "$lock" env "ELASTICJOB_PART=contract, $lock" \
     python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests \
-    -n 2 --dist loadfile tests/contract "$@"
+    -n 2 --dist loadfile --no-loadscope-reorder tests/contract "$@"
 }
 
 # They often wait, so all versions are tested at once; what each printed is shown whole.

@@ -15,6 +15,8 @@ import pytest
 
 from contract.plane import ROOT, Job, Plane
 
+LONGEST = ("test_warm_restart", "test_torchrun", "test_live_job", "test_living", "test_semantics")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """The plug-in's entry point, as a trainer's image finds it: torch looks when it is imported."""
@@ -28,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
     paths = [str(directory), str(ROOT / "trainer")]
     sys.path[:0] = paths
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, so that no process ends long after the other."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from contract.agents import SECONDS, until
 from contract.plane import ROOT, Job, rendezvous
 from contract.trainers import Trainers
 from contract.warm.processes import children
+from elasticjob.indices import read_indices
+from elasticjob.members import Members
 from elasticjob_torch.agent import busy, going_on
 
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
-NEWS_SECONDS = 1.0
+
+NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 
 
 @contextlib.contextmanager
@@ -72,8 +76,9 @@ def known_to_live(job: Job, size: int) -> None:
 
     def live(view: Any) -> bool:
         found = rendezvous(view)
-        members = found.get("participants", "").partition("/")[0]  # indices, then incarnations
-        return found.get("phase") == "Formed" and found.get("live") == members
+        members = [member.index for member in Members.read(found.get("participants", ""))]
+        known = sorted(read_indices(found.get("live", "")))
+        return found.get("phase") == "Formed" and known == sorted(members) and len(known) == size
 
     job.wait(live, f"{size} members known to live")
 
@@ -101,54 +106,87 @@ def end(job: Job, runs: Trainers, size: int) -> None:
     assert set().union(*done.values()) == set(range(total))
 
 
-def test_scale_up_and_down(new_job: NewJob, tmp_path: Path) -> None:
+def restart_on_demand(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    seen = len(runs.events())
+    job.patch(restartedAt="2026-11-27T00:00:00Z")
+    second = pids(runs, 2, seen)
+    assert second.keys() == first.keys()
+    assert not set(second.values()) & set(first.values())
+    return second
+
+
+def scale_up(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    job.scale(3)
+    second = pids(runs, 3)
+    assert second.items() >= first.items()
+    return second
+
+
+def delete_a_pod(rank: int, job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    """Others train on at once, also without rank 0, which served the store; a replacement comes in."""
+    seen = len(runs.events())
+    lost = next(event["pod"] for event in reversed(runs.events()) if event["rank"] == rank)
+    job.delete_pod(lost)
+    second = pids(runs, 2, seen)
+    assert set(second.items()) == {(pod, pid) for pod, pid in first.items() if pod != lost}
+    third = pids(runs, 3, seen)
+    assert third.items() >= second.items()
+    return third
+
+
+def kill_a_process(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    """Its agent starts another, which comes in when it is ready; the pod stays, and others keep their processes."""
+    ended, lost = list(runs.ended), sorted(first)[1]
+    third = replaced(job, runs, first, lost, lambda: os.kill(first[lost], signal.SIGKILL))
+    assert runs.ended == ended
+    return third
+
+
+def fail(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    """A script that fails restarts alone."""
+    fails = sorted(first)[2]
+    return replaced(job, runs, first, fails, lambda: runs.order(f"fail-{fails}"))
+
+
+def replaced(job: Job, runs: Trainers, first: dict[str, int], lost: str, end: Callable[[], None]) -> dict[str, int]:
+    """The pids of three once the process of the pod `lost` is replaced in its pod, after its end; that is counted."""
+    seen, counted = len(runs.events()), job.view()["job"]["status"]["restarts"]
+    end()
+    second = pids(runs, 2, seen)
+    assert second.items() == {(pod, pid) for pod, pid in first.items() if pod != lost}
+    third = pids(runs, 3, seen)
+    assert third.items() >= second.items()
+    assert third[lost] != first[lost]
+    assert job.view()["job"]["status"]["restarts"] == counted + 1
+    return third
+
+
+def scale_down(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
+    seen = len(runs.events())
+    job.scale(2)
+    second = pids(runs, 2, seen)
+    assert first.items() >= second.items()
+    return second
+
+
+def test_one_change_after_another(new_job: NewJob, tmp_path: Path) -> None:
+    """All in one job, since each start of a process with torch takes seconds of a processor."""
     job = new_job(replicas=2, minReplicas=1, maxReplicas=4)
     with lives(job, tmp_path) as runs:
-        first = pids(runs, 2)
-        known_to_live(job, 2)
-        job.scale(3)
-        second = pids(runs, 3)
-        assert second.items() >= first.items()
-        seen = len(runs.events())
-        job.scale(2)
-        third = pids(runs, 2, seen)
-        assert second.items() >= third.items()
+        now = pids(runs, 2)
+        for change, size in (
+            (restart_on_demand, 2),
+            (scale_up, 3),
+            (partial(delete_a_pod, 0), 3),
+            (partial(delete_a_pod, 1), 3),
+            (kill_a_process, 3),
+            (fail, 3),
+            (scale_down, 2),
+        ):
+            known_to_live(job, len(now))
+            now = change(job, runs, now)
+            assert len(now) == size
         end(job, runs, 2)
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_deleted_pod(new_job: NewJob, tmp_path: Path, rank: int) -> None:
-    """Others train on at once, also without rank 0, which served the store; a replacement comes in."""
-    job = new_job(replicas=3, minReplicas=1)
-    with lives(job, tmp_path) as runs:
-        first = pids(runs, 3)
-        known_to_live(job, 3)
-        seen = len(runs.events())
-        lost = sorted(first)[rank]
-        job.delete_pod(lost)
-        second = pids(runs, 2, seen)
-        assert set(second.items()) == {(pod, pid) for pod, pid in first.items() if pod != lost}
-        third = pids(runs, 3, seen)
-        assert third.items() >= second.items()
-        end(job, runs, 3)
-
-
-def test_a_killed_process(new_job: NewJob, tmp_path: Path) -> None:
-    """Its agent starts another, which comes in when it is ready; the pod stays, and others keep their processes."""
-    job = new_job(replicas=3, minReplicas=1)
-    with lives(job, tmp_path) as runs:
-        first = pids(runs, 3)
-        known_to_live(job, 3)
-        seen = len(runs.events())
-        lost = sorted(first)[1]
-        os.kill(first[lost], signal.SIGKILL)
-        second = pids(runs, 2, seen)
-        assert second.items() <= first.items()
-        third = pids(runs, 3, seen)
-        assert third.items() >= second.items()
-        assert third[lost] != first[lost]
-        assert not runs.ended
-        end(job, runs, 3)
 
 
 def test_a_killed_process_of_two(new_job: NewJob, tmp_path: Path) -> None:
@@ -172,34 +210,6 @@ def test_a_killed_process_of_two(new_job: NewJob, tmp_path: Path) -> None:
         end(job, runs, 4)
 
 
-def test_a_restart_on_demand_has_new_processes(new_job: NewJob, tmp_path: Path) -> None:
-    job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path) as runs:
-        first = pids(runs, 2)
-        known_to_live(job, 2)
-        seen = len(runs.events())
-        job.patch(restartedAt="2026-11-27T00:00:00Z")
-        second = pids(runs, 2, seen)
-        assert second.keys() == first.keys()
-        assert not set(second.values()) & set(first.values())
-
-
-def test_a_script_that_fails_restarts_alone_and_is_counted(new_job: NewJob, tmp_path: Path) -> None:
-    job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path) as runs:
-        first = pids(runs, 2)
-        known_to_live(job, 2)
-        seen = len(runs.events())
-        fails, other = sorted(first)
-        runs.order(f"fail-{fails}")
-        assert pids(runs, 1, seen) == {other: first[other]}
-        again = pids(runs, 2, seen)
-        assert again[other] == first[other]
-        assert again[fails] != first[fails]
-        assert job.view()["job"]["status"]["restarts"] == 1
-        end(job, runs, 2)
-
-
 def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob, tmp_path: Path) -> None:
     """A process is killed meanwhile, so the group breaks, and no change of it can be told."""
     job = new_job(replicas=3, minReplicas=1)
@@ -208,7 +218,7 @@ def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob
         known_to_live(job, 3)
         seen = len(runs.events())
         lost = sorted(first)[1]
-        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"seconds": 6 * NEWS_SECONDS})
+        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"seconds": 3 * NEWS_SECONDS})
         away.start()
         for pod in first:
             until(lambda pod=pod: "cannot watch" in job.plane.log_of(pod), f"{pod} to notice it", SECONDS)
@@ -233,7 +243,7 @@ def test_processes_keep_their_state_below_the_minimum(new_job: NewJob, tmp_path:
         runs.not_yet.add(replacement)
         job.delete_pod(lost)
         job.wait(lambda view: rendezvous(view).get("phase") == "Forming", "the round to be over")
-        time.sleep(4 * NEWS_SECONDS)
+        time.sleep(NEWS_SECONDS + 2)
         assert len(runs.events()) == seen
         runs.not_yet.clear()
         assert pids(runs, 2, seen)[stays] == first[stays]

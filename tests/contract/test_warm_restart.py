@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.warm.changes import CHANGES, SEEN
+from contract.warm.changes import CHANGES
 from contract.warm.lives import ENDS, LIVES, MISBEHAVING, ORDINARY, PART, TWICE, has_tqdm
 from contract.warm.runs import HERE, Process, Run, Setup
 from contract.warm.training import seen, seen_torch
@@ -169,15 +169,17 @@ def test_what_the_agent_is_told_is_the_same(both: tuple[Run, Run]) -> None:
 # --- not started warm
 
 
+@pytest.mark.parametrize("name", ["changes"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_has_changed_in_the_agent_is_seen(lives: Lives, change: str) -> None:
+def test_what_has_changed_in_the_agent_is_seen(lives: Lives, name: str, change: str) -> None:
     """No prestarted process has it; the log says why it was not used."""
-    run = lives(change)
-    before, after = all_processes(run)
-    assert SEEN[change](after)
-    assert not SEEN[change](before)
+    run, number = lives(name), list(CHANGES).index(change)
+    before, after = all_processes(run)[number : number + 2]
+    assert CHANGES[change].shows(after)
+    assert not CHANGES[change].shows(before)
     assert PART not in after.loaded_at_start
-    assert len(run.why_ordinary()) == 1
+    assert CHANGES[change].why in run.why_ordinary()[number]
+    assert len(run.why_ordinary()) == len(CHANGES)
 
 
 @pytest.mark.parametrize("how", ORDINARY)

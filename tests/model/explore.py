@@ -61,8 +61,9 @@ TASKS = (
         "composed", "2 workers with 2 torchruns, 1 costly event", lambda: ComposedScope(2, 1, True, 0, 2), TO_THE_END, 7
     ),
     Task("operator", "jobs that form and train", operator(*range(4)), 3, 2),
-    Task("operator", "jobs that lose, end or rest", operator(*range(4, len(LANDMARKS))), 3, 2),
     Task("operator", "jobs that live through changes", live, 3, 2),
+    Task("operator", "jobs that lose or end", operator(*range(4, 12)), 3, 2),
+    Task("operator", "jobs that rest, wait or replace", operator(*range(12, len(LANDMARKS))), 3, 2),
 )
 
 

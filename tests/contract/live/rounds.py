@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _fork = multiprocessing.get_context("forkserver")  # they begin with torch imported, as prestarted processes do
-_fork.set_forkserver_preload(["contract.live.trainer"])
+# an optimizer and DDP import torch._dynamo, at the cost of seconds in each process
+_fork.set_forkserver_preload(["contract.live.trainer", "torch._dynamo"])
 SECONDS = 60.0
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may change in torchrun's own process before its second round, so that no prestarted process can stand for a new
-one.
+"""What may change in torchrun's own process between two rounds, so that no prestarted process can stand for a new one.
 
 Nothing in a job does so by itself: a launcher of one's own may, and torch's binding to a NUMA node does.
 """
@@ -9,10 +8,10 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from contract.warm.runs import Process
 
@@ -35,26 +34,39 @@ def no_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-CHANGES: dict[str, Callable[[], Any]] = {
-    "PYTHONWARNINGS": lambda: os.environ.update(PYTHONWARNINGS="ignore:nothing"),
-    "LD_BIND_NOW": lambda: os.environ.update(LD_BIND_NOW="1"),
-    "binding": bind,
-    "affinity": one_processor,
-    "umask": lambda: os.umask(0o027),
-    "niceness": lambda: os.setpriority(os.PRIO_PROCESS, 0, OTHER_NICENESS),
-    "limits": no_core_files,
-    "folder": lambda: os.chdir("/"),
-}
+class Change(NamedTuple):
+    """What is done in torchrun's process, how a training process that was started after it shows it, and what the log
+    says of a prestarted one."""
 
-SEEN: dict[str, Callable[[Process], bool]] = {
-    "PYTHONWARNINGS": lambda process: process.seen["flags"][2] == ["ignore:nothing"],
-    "LD_BIND_NOW": lambda process: process.seen["environment_in_c"].get("LD_BIND_NOW") == "1",
-    "binding": lambda process: process.seen["environment"].get("BOUND") == "1",
-    "affinity": lambda process: len(process.seen["scheduling"][0][2]) == 1,
-    "umask": lambda process: process.seen["status"]["Umask"] == "0027",
-    "niceness": lambda process: process.seen["scheduling"][0][0] == OTHER_NICENESS,
-    "limits": lambda process: process.seen["limits"]["RLIMIT_CORE"] == [0, 0],
-    "folder": lambda process: process.seen["command"][6] == "/",
+    make: Callable[[], Any]
+    shows: Callable[[Process], bool]
+    why: str
+
+
+# Each goes on, so that the next ones find it; after the last no process can be prestarted.
+CHANGES = {
+    "PYTHONWARNINGS": Change(
+        lambda: os.environ.update(PYTHONWARNINGS="ignore:nothing"),
+        lambda process: process.seen["flags"][2] == ["ignore:nothing"],
+        "PYTHONWARNINGS",
+    ),
+    "LD_BIND_NOW": Change(
+        lambda: os.environ.update(LD_BIND_NOW="1"),
+        lambda process: process.seen["environment_in_c"].get("LD_BIND_NOW") == "1",
+        "LD_BIND_NOW",
+    ),
+    "umask": Change(lambda: os.umask(0o027), lambda process: process.seen["status"]["Umask"] == "0027", "umask"),
+    "limits": Change(
+        no_core_files, lambda process: process.seen["limits"]["RLIMIT_CORE"] == [0, 0], "another RLIMIT_CORE"
+    ),
+    "folder": Change(lambda: os.chdir("/"), lambda process: process.seen["command"][6] == "/", "working directory"),
+    "affinity": Change(one_processor, lambda process: len(process.seen["scheduling"][0][2]) == 1, "another CPUs"),
+    "niceness": Change(
+        lambda: os.setpriority(os.PRIO_PROCESS, 0, OTHER_NICENESS),
+        lambda process: process.seen["scheduling"][0][0] == OTHER_NICENESS,
+        "niceness",
+    ),
+    "binding": Change(bind, lambda process: process.seen["environment"].get("BOUND") == "1", "another command"),
 }
 
 
@@ -65,19 +77,19 @@ def impatient() -> None:
     handed._STILL_SECONDS = 2.0
 
 
-OTHERS = {"impatient": impatient}
+MAKE = {"impatient": impatient, **{name: change.make for name, change in CHANGES.items()}}
 
 
-def apply_before_second_start(name: str) -> None:
-    """Do it in this process, which is going to be torchrun's, when it starts the second round's processes."""
+def apply_before_starts(names: Sequence[str]) -> None:
+    """Do them in this process, which is going to be torchrun's: one when it starts the second round's processes, one
+    when it starts the third's, and so on."""
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-    start, starts = LocalElasticAgent._start_workers, []
+    start, following = LocalElasticAgent._start_workers, iter(("", *names))
 
     def changed_start(agent: Any, group: Any) -> Any:
-        starts.append(group)
-        if len(starts) == 2:
-            (CHANGES | OTHERS)[name]()
+        if name := next(following, ""):
+            MAKE[name]()
         return start(agent, group)
 
     LocalElasticAgent._start_workers = changed_start

@@ -127,7 +127,7 @@ def _slow_import(start: Start) -> Run:
 
 def _hang(start: Start) -> tuple[Run, int]:
     """Orders come while a process hangs in an early import; with the restarts that were counted."""
-    setup = Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_hangs"}, change="impatient")
+    setup = Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_hangs"}, changes=["impatient"])
     with start(setup, True) as run:
         run.train()
         until(lambda: list(run.directory.glob("importing-*")), "a process that imports early", SECONDS)
@@ -186,6 +186,7 @@ def _listing(start: Start) -> Run:
 LIVES: dict[str, Callable[[Start], Any]] = {
     **{f"{name} warm": partial(_twice, name=name, warm=True) for name in reversed(TWICE)},
     **{f"{name} fresh": partial(_twice, name=name, warm=False) for name in reversed(TWICE)},
+    "changes": partial(_rounds, setup=Setup(environment=CHEAP, changes=list(CHANGES)), failures=len(CHANGES)),
     "hang": _hang,
     "listing": _listing,
     "slow": _slow_import,
@@ -194,7 +195,6 @@ LIVES: dict[str, Callable[[Start], Any]] = {
         name: partial(_rounds, setup=Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} {name}"}), failures=2)
         for name in MISBEHAVING
     },
-    **{name: partial(_rounds, setup=Setup(environment=CHEAP, change=name)) for name in CHANGES},
     **{name: partial(_ordinary, how=name) for name in ORDINARY},
     "shadow": partial(_rounds, setup=Setup(environment=_SHADOW)),
     **{name: partial(_end, how=name) for name in ENDS},

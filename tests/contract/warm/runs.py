@@ -23,7 +23,7 @@ from contract.agents import until
 from contract.plane import ROOT, rendezvous
 from contract.trainers import Torchrun, Trainers
 from contract.warm import processes
-from contract.warm.changes import apply_before_second_start
+from contract.warm.changes import apply_before_starts
 from elasticjob_torch.agent.orphans import MARK
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Setup:
     real: bool = False  # else one is forked
     packages: str = ""  # a folder of more libraries
     folder: Path = ROOT
-    change: str = ""  # of `changes`, before the second round
+    changes: Sequence[str] = ()  # of `changes`, the first of them before the second round, and so on
     workers: int = 1
 
 
@@ -233,7 +233,7 @@ class _Runtime(Trainers):
         super().__init__(job, directory, command, **given)
         self.folder = setup.folder
         if not setup.real:
-            self.prepare = partial(_begin, setup.change)
+            self.prepare = partial(_begin, setup.changes)
         self._real = setup.real
 
     def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
@@ -253,11 +253,11 @@ class _Runtime(Trainers):
             )
 
 
-def _begin(change: str) -> None:
+def _begin(changes: Sequence[str]) -> None:
     """As Python begins, which in a fork it has done already."""
     runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
-    if change:
-        apply_before_second_start(change)
+    if changes:
+        apply_before_starts(changes)
 
 
 class _Started:
