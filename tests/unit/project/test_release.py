@@ -33,6 +33,7 @@ def checkout(tmp_path: Path) -> Path:
         "README.md": "",
         "docs/quick-start.md": "docker build --tag elasticjob/operator:0.2.0 .\n",
         "docs/installation.md": "docker push $REGISTRY/sidecar:0.2.0\n",
+        "examples/jobset/jobset.yaml": "image: elasticjob/torch-plugin:0.2.0\n",
         "CHANGELOG.md": CHANGELOG,
     }
     for name, text in files.items():
@@ -82,6 +83,12 @@ def test_a_release_that_agrees_passes(monkeypatch: pytest.MonkeyPatch, checkout:
         (CHART, "sidecar:0.2.0", "sidecar:0.1.0", "Chart.yaml: artifacthub.io/images, sidecar is 0.1.0"),
         ("docs/installation.md", "0.2.0", "0.1.0", "docs/installation.md: the image sidecar is 0.1.0"),
         ("docs/quick-start.md", "0.2.0", "0.1.0", "docs/quick-start.md: the image operator is 0.1.0"),
+        (
+            "examples/jobset/jobset.yaml",
+            "0.2.0",
+            "0.1.0",
+            "examples/jobset/jobset.yaml: the image torch-plugin is 0.1.0",
+        ),
         ("CHANGELOG.md", "## [0.2.0] - 2026-11-22", "## [0.2]", r"no section '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "[0.2.0] - 2026-11-22", "[0.2.0]", "must be '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "- New.", "", "[0.2.0] is empty; say what changed"),
