@@ -63,9 +63,9 @@ if wants all-tests; then
   "$here/tools.sh" --check prometheus-adapter ||
     step adapter 150 "kueue" "Prometheus' adapter, compiled" "$here/tools.sh" prometheus-adapter
   "$here/tools.sh" --check jobset ||
-    step jobset 60 "kueue" "JobSet, compiled" "$here/tools.sh" jobset
+    step jobset 30 "kueue" "JobSet, compiled" "$here/tools.sh" jobset
   "$here/tools.sh" --check trainer ||
-    step trainer 60 "jobset" "Kubeflow Trainer, compiled" "$here/tools.sh" trainer
+    step trainer 30 "jobset" "Kubeflow Trainer, compiled" "$here/tools.sh" trainer
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi

@@ -59,7 +59,8 @@ class TrainJob(FixedJob):
         pod = pod_spec(runtime["spec"]["template"])
         with_test_script(pod, {"CHECKPOINTS": "/checkpoints", **env})
         self.namespace.apply(runtime)
-        *access, job = bodies("trainjob.yaml")
-        job["spec"]["trainer"] |= {"command": ["torchrun", "/test/train.py"]}
-        del job["spec"]["trainer"]["resourcesPerNode"]
-        self.namespace.apply(*access, job)
+        objects = [body for body in bodies("trainjob.yaml") if body["kind"] != "PersistentVolumeClaim"]
+        trainer = next(body for body in objects if body["kind"] == "TrainJob")["spec"]["trainer"]
+        trainer |= {"command": ["torchrun", "/test/train.py"]}
+        del trainer["resourcesPerNode"]
+        self.namespace.apply(*objects)

@@ -143,7 +143,7 @@ def test_notes_are_the_section_of_the_version_and_no_more(
 # an engine with images of 1 MB, but for the sidecar's; asked for any other it fails as docker does
 DOCKER = """#!/bin/sh
 case "$1 $2" in
-  "create debian"* | "create "*operator*) echo small ;;
+  "create debian"* | "create "*operator* | "create "*torch-plugin*) echo small ;;
   "create there/"*sidecar*) echo sidecar ;;
   "export small") head -c 1000000 /dev/zero ;;
   "export sidecar") head -c "$SIDECAR_BYTES" /dev/zero ;;
@@ -157,6 +157,7 @@ esac
     ("registry", "megabytes", "code", "says"),
     [
         ("there", 100, 0, "| 100 | 99 |"),
+        ("there", 100, 0, "torch-plugin:0.1.0` | 1 | 1 |"),
         ("there", 121, 1, "error: the sidecar is 120 MB beyond its base; it must be below 120"),
         ("nowhere", 100, 1, "no such image: nowhere/elasticjob/sidecar"),
     ],
