@@ -45,7 +45,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: check coverage test flakes unit fuzz api plane contract overload explore explore-quick simulate simulate-quick mutants
 .PHONY: e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
-.PHONY: bench-fleet bench-silence bench-joins bench-torchft bench-store bench-ranks
+.PHONY: bench-fleet bench-silence bench-joins bench-jobset bench-torchft bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
 .PHONY: lint-chart-readme lint-chart lint-manifest lint-licences
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
@@ -59,7 +59,7 @@ unit:  ##* unit tests (K=expression selects)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects, KUBERNETES=v1.30.14 is another version of it)
-	@hack/cluster/tools.sh kubectl helm apiserver
+	@hack/cluster/tools.sh kubectl helm apiserver jobset-chart trainer-chart
 	@$(cluster) $(venv) pytest tests/api $(if $(K),$(select),-n 4 --dist loadfile)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH="2.6.0 2.10.0" takes these; K=expression)
 	@hack/contract.sh $(select)
@@ -118,6 +118,9 @@ bench-restart: install  ## digits, and examples of frameworks, from a change of 
 bench-torchft:  ## torchft on this machine: a replica killed, and another in its place; writes build/bench-torchft.json (RUNS=5)
 	@$(venv) python -m pip install --quiet --upgrade --target build/torchft --python-version 3.13 --only-binary=:all: --no-deps --requirement bench/torchft_requirements.txt
 	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH exec python bench/torchft_kill.py --runs $(or $(RUNS),5)'
+bench-jobset: images  ## a JobSet that loses its first pod: with c10d and with the kubernetes backend; writes build/bench-jobset.json (DEADLINE=240)
+	@hack/cluster/tools.sh helm jobset
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/jobset.py --deadline $(or $(DEADLINE),240)
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py

@@ -10,7 +10,7 @@ if docker info >/dev/null 2>&1; then
   docker exec "$cluster-control-plane" find /var/lib/elasticjob/checkpoints -mindepth 1 -delete 2>/dev/null || true
   [ -z "$(nodes)" ] || quietly kind delete cluster --name "$cluster"
   if [ "${1:-}" = all ]; then
-    for name in operator sidecar digits torch-builder prometheus prometheus-adapter kueue; do
+    for name in operator sidecar torch-plugin digits torch-builder prometheus prometheus-adapter kueue jobset trainer; do
       quietly docker rmi --force "$(image_name "$name")" || true
     done
     for image in "$node_image" elasticjob/{operator,sidecar}:previous; do

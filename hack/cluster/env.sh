@@ -21,17 +21,18 @@ variant=
 cluster=elasticjob$variant
 export ELASTICJOB_CLUSTER=$cluster # for the tests
 node_image=kindest/node:$cluster_version
-# those of controllers/, by the version in their go.mod
-controller_version() { grep -o "sigs.k8s.io/$1 v[0-9.]*" "$here/controllers/$1/go.mod" | cut -d ' ' -f 2; } # NAME
-kueue_chart=$cache/kueue-$(controller_version kueue)
+# those of controllers/, by the module of their name and its version in their go.mod
+controller_module() { grep -Eo "[a-z0-9./]*/$1(/v[0-9]+)? v[0-9.]+" "$here/controllers/$1/go.mod"; } # NAME
+controller_version() { controller_module "$1" | cut -d ' ' -f 2; } # NAME
+chart_of() { echo "$cache/$1-$(controller_version "$1")"; } # NAME; where it is kept
 base_image=debian:trixie-slim
 
-# Operator and sidecar carry the chart's version, so that a plain `helm install` finds them.
+# Our images carry the chart's version, so that a plain `helm install` finds them.
 version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$root/charts/elasticjob/Chart.yaml")
 image_name() { # NAME
   case $1 in
-    operator | sidecar) echo "elasticjob/$1:$version" ;;
-    kueue | prometheus-adapter) echo "elasticjob/$1:$(controller_version "$1")" ;;
+    operator | sidecar | torch-plugin) echo "elasticjob/$1:$version" ;;
+    kueue | prometheus-adapter | jobset | trainer) echo "elasticjob/$1:$(controller_version "$1")" ;;
     *) echo "elasticjob/$1:dev" ;;
   esac
 }

@@ -6,7 +6,7 @@
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
-images=(operator sidecar digits) source=$root
+images=(operator sidecar torch-plugin digits) source=$root
 
 # containerd keeps an image under its name and under its id; the name is up to date when both are one image
 node_has() { # NODE NAME ID

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
 # kube-apiserver, kube-controller-manager and kube-scheduler, for tests without nodes; Prometheus and its adapter, for
-# those of metrics and autoscaling; and Kueue, for those of quotas.
-#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [prometheus-adapter] [kueue]
+# those of metrics and autoscaling; Kueue, for those of quotas; JobSet and Kubeflow Trainer, for those of the plug-in in
+# others' jobs, and their charts alone, for the tests without nodes.
+#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [prometheus-adapter] [kueue] [jobset] [trainer]
+#            [jobset-chart] [trainer-chart]
 #                                                                             the first three when none is named
 # With --check it makes none, and says by its exit code whether they are there. With KUBERNETES=v1.30.14 the control
 # plane without nodes is compiled from that release; etcd stays the cluster's.
@@ -30,7 +32,11 @@ has_prometheus() { has_image "$(image_name prometheus)"; }
 # one that was made with the program elsewhere does not count
 has_controller() { [ "$(docker image inspect --format '{{.Config.Entrypoint}}' "$(image_name "$1")" 2>/dev/null)" = "[/manager]" ]; }
 has_prometheus-adapter() { has_controller prometheus-adapter; }
-has_kueue() { has_controller kueue && [ -d "$kueue_chart" ]; }
+has_kueue() { has_controller kueue && [ -d "$(chart_of kueue)" ]; }
+has_jobset() { has_controller jobset && has_jobset-chart; }
+has_jobset-chart() { [ -d "$(chart_of jobset)" ]; }
+has_trainer() { has_controller trainer && has_trainer-chart; }
+has_trainer-chart() { [ -d "$(chart_of trainer)" ]; }
 of_control_plane=(kube-apiserver kube-controller-manager kube-scheduler)
 has_apiserver() {
   local program
@@ -113,15 +119,40 @@ make_controller() { # NAME PACKAGE
   rm -r "$context"
 }
 
-make_kueue() { # with its chart, which is in its module too
+# A controller's chart, which is in its module. It calls the program as controllers/Dockerfile does.
+take_chart() { # NAME PATH
+  local module to; module=$(controller_module "$1") to=$(chart_of "$1")
+  command -v go >/dev/null || fail "Go is needed for the chart of $1; install it from go.dev"
+  module=$(cd "$here/controllers/$1" && go mod download "${module% *}" && go list -m -f '{{.Dir}}' "${module% *}")
+  rm -rf "$to" "$to.new"  # what is there, or was left half-way: cp and mv would go into it
+  cp -r "$module/charts/$2" "$to.new"
+  chmod -R u+w "$to.new"  # the module's files are read-only
+  grep -rq -- '- /manager$' "$to.new/templates" ||
+    fail "the chart of $1 calls its program otherwise than controllers/Dockerfile does"
+  mv "$to.new" "$to"
+}
+
+make_kueue() {
   make_controller kueue sigs.k8s.io/kueue/cmd/kueue
-  local module; module=$(cd "$here/controllers/kueue" && go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
-  rm -rf "$kueue_chart" "$kueue_chart.new"  # what is there, or was left half-way: cp and mv would go into it
-  cp -r "$module/charts/kueue" "$kueue_chart.new"
-  chmod -R u+w "$kueue_chart.new"  # the module's files are read-only
-  grep -q -- '- /manager$' "$kueue_chart.new/templates/manager/manager.yaml" ||
-    fail "the chart of Kueue calls its program otherwise than controllers/Dockerfile does"
-  mv "$kueue_chart.new" "$kueue_chart"
+  take_chart kueue kueue
+}
+
+make_jobset() {
+  make_controller jobset sigs.k8s.io/jobset
+  make_jobset-chart
+}
+make_jobset-chart() { take_chart jobset jobset; }
+
+make_trainer() {
+  make_controller trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+  make_trainer-chart
+}
+make_trainer-chart() {
+  take_chart trainer kubeflow-trainer
+  # helm asks for the charts on which this one depends, also where they are not wanted; JobSet is installed by itself
+  local file; file=$(chart_of trainer)/Chart.yaml
+  sed '/^dependencies:/,/^[a-z]*:$/{/^dependencies:/d;/^[- ]/d;}' "$file" > "$file.new"
+  mv "$file.new" "$file"
 }
 
 make_prometheus-adapter() { make_controller prometheus-adapter sigs.k8s.io/prometheus-adapter/cmd/adapter; }

@@ -3,8 +3,8 @@
 # Makes all that a target of the Makefile needs and is not there: what can be done at once is done at once.
 #   up.sh [cluster | images | install | demo | tests | all-tests]    the cluster when none is named; `tests` is `install`,
 #                                                        and what only the cluster's tests use: the oldest torch,
-#                                                        Prometheus, Kueue; `all-tests` has its adapter and the examples'
-#                                                        libraries too
+#                                                        Prometheus, Kueue; `all-tests` has its adapter, JobSet, Kubeflow
+#                                                        Trainer and the examples' libraries too
 # The seconds of the steps below are those of a machine with two cores that makes all of them.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -62,6 +62,10 @@ fi
 if wants all-tests; then
   "$here/tools.sh" --check prometheus-adapter ||
     step adapter 150 "kueue" "Prometheus' adapter, compiled" "$here/tools.sh" prometheus-adapter
+  "$here/tools.sh" --check jobset ||
+    step jobset 30 "kueue" "JobSet, compiled" "$here/tools.sh" jobset
+  "$here/tools.sh" --check trainer ||
+    step trainer 30 "jobset" "Kubeflow Trainer, compiled" "$here/tools.sh" trainer
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi

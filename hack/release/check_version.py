@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that all files that name the version agree: what a release would otherwise get wrong.
 
-python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml, images in pages
+python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml, images in pages, examples
 python hack/release/check_version.py v0.2.0    and the tag, and CHANGELOG.md, which must have notes for it
 """
 
@@ -18,7 +18,8 @@ from project import ROOT, projects
 TAG = re.compile(r"v(\d+\.\d+\.\d+)")
 MODULE = Path("core/elasticjob/__init__.py")
 PAGES = ("README.md", "docs/quick-start.md", "docs/installation.md")  # that name our images
-IMAGE = re.compile(r"/(?:elasticjob-)?(operator|sidecar):(\d+\.\d+\.\d+)")
+MANIFESTS = "examples/**/*.yaml"  # some do
+IMAGE = re.compile(r"/(?:elasticjob-)?(operator|sidecar|torch-plugin):(\d+\.\d+\.\d+)")
 VERSION = re.compile(r'^__version__ = "(.*)"$', re.MULTILINE)
 
 
@@ -37,9 +38,9 @@ def versions(root: Path) -> Iterator[tuple[str, str]]:
         yield f"charts/elasticjob/Chart.yaml: {key}", str(chart[key])
     for image in yaml.safe_load(chart["annotations"]["artifacthub.io/images"]):
         yield f"charts/elasticjob/Chart.yaml: artifacthub.io/images, {image['name']}", image["image"].rpartition(":")[2]
-    for page in PAGES:
-        for image, version in sorted(set(IMAGE.findall((root / page).read_text()))):
-            yield f"{page}: the image {image}", version
+    for file in [*(root / page for page in PAGES), *sorted(root.glob(MANIFESTS))]:
+        for image, version in sorted(set(IMAGE.findall(file.read_text()))):
+            yield f"{file.relative_to(root)}: the image {image}", version
 
 
 def mistakes(root: Path, tag: str | None) -> Iterator[str]:

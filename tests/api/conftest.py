@@ -13,6 +13,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from api.operators import Operators, Witness
 from support import ControlPlane, started
 from support.dynamic_torch import stand_in
+from support.others import crds
 from support.team import new_team
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -32,6 +33,13 @@ def no_event_loop() -> None:
 def with_crds(control_plane: ControlPlane) -> ControlPlane:
     control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def with_others_crds(with_crds: ControlPlane) -> ControlPlane:
+    """Also those of the controllers that our examples use."""
+    with_crds.install_crds(*crds("jobset"), *crds("trainer"))
+    return with_crds
 
 
 @pytest.fixture

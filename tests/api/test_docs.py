@@ -90,12 +90,31 @@ def test_a_manifest_of_a_page(block: Block, with_crds: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_a_manifest_of_an_example(file: Path, with_crds: ControlPlane) -> None:
+def test_a_manifest_of_an_example(file: Path, with_others_crds: ControlPlane) -> None:
     if "Kustomization" in [body["kind"] for body in yaml.safe_load_all(file.read_text())]:
-        command = ["kubectl", "kustomize", str(file.parent)]
-        validate(with_crds, run(command, check=True).stdout)
+        validate(with_others_crds, kustomized(file.parent))
     else:
-        validate(with_crds, file.read_text())
+        validate(with_others_crds, file.read_text())
+
+
+def test_the_plug_in_as_an_image_volume_of_a_jobset(with_others_crds: ControlPlane, tmp_path: Path) -> None:
+    """As the example's README has its reader take the component in."""
+    folder = shutil.copytree(ROOT / "examples/jobset", tmp_path / "jobset")
+    file = folder / "kustomization.yaml"
+    text = file.read_text()
+    assert "\n# components: [image-volume]" in text
+    file.write_text(text.replace("# components:", "components:"))
+    made = kustomized(folder)
+    validate(with_others_crds, made)
+    (job,) = (body for body in yaml.safe_load_all(made) if body["kind"] == "JobSet")
+    (replicated,) = job["spec"]["replicatedJobs"]
+    pod = replicated["template"]["spec"]["template"]["spec"]
+    assert "initContainers" not in pod
+    assert [volume["name"] for volume in pod["volumes"] if "image" in volume] == ["plugin"]
+
+
+def kustomized(folder: Path) -> str:
+    return run(["kubectl", "kustomize", str(folder)], check=True).stdout
 
 
 def test_a_field_that_is_not_there_is_refused(with_crds: ControlPlane) -> None:

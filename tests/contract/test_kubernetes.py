@@ -66,6 +66,14 @@ def test_a_round_forms_and_a_handler_that_is_dropped_leaves_it(form: Callable[..
     wait_until("the other to be told", lambda: group[0][0].num_nodes_waiting() > 0)
 
 
+def test_the_config_maps_of_a_run_are_its_owners(form: Callable[..., Group], team: Team) -> None:
+    uid = "0b9f6c0e-6f0f-4a51-9d8e-2a5c6f1f7a11"
+    form(2, owner=f"batch/v1/Job/train/{uid}")
+    for name in ("digits", "digits-store"):
+        (reference,) = team.administer("GET", name)["metadata"]["ownerReferences"]
+        assert (reference["kind"], reference["uid"]) == ("Job", uid)
+
+
 def test_the_rounds_store_is_torchs(form: Callable[..., Group]) -> None:
     (_, one), (_, other) = form(2)
     adds = [in_background(lambda store=store: store.add("n", 1)) for store in (one.store, other.store) * 4]

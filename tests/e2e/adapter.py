@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.controllers import version
+from e2e.controllers import image
 from e2e.disruption import CONTROL_PLANE
 from e2e.kube import ENVIRONMENT, Namespace, Object, first_address_is_ipv6, in_url, run, succeed, wait_until
 from e2e.prometheus import BESIDE
 from support.ports import free_port
 
-VERSION = version("prometheus-adapter", "sigs.k8s.io/prometheus-adapter")
-IMAGE = f"elasticjob/prometheus-adapter:{VERSION}"
+IMAGE = image("prometheus-adapter")
 GROUP, SERVED = "custom.metrics.k8s.io", "v1beta2"
 AUTOSCALER = {"kind": "ServiceAccount", "name": "horizontal-pod-autoscaler", "namespace": "kube-system"}
 RBAC = "rbac.authorization.k8s.io"

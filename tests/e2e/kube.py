@@ -11,19 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from support import waiting
+from support.others import CACHE
 from support.waiting import Deadline
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
-CACHE = Path(
-    os.environ.get("ELASTICJOB_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob"
-)
 USUAL = "elasticjob"
 CLUSTER = os.environ.get("ELASTICJOB_CLUSTER", USUAL)  # hack/cluster/env.sh names others by version and addresses
 ENVIRONMENT = {

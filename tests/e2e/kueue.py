@@ -10,22 +10,21 @@ from random import Random
 
 import yaml
 
-from e2e.controllers import version
-from e2e.disruption import CONTROL_PLANE
+from e2e import controllers
+from e2e.controllers import ON_THE_CONTROL_PLANE, SECONDS, get_ready, is_taken, let_go
 from e2e.job import ROUND_SECONDS, Job
-from e2e.kube import CACHE, Failed, Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.kube import CACHE, Namespace, Object, kubectl, run, wait_until
 from e2e.schedule import lock
+from support.others import version
 
-VERSION = version("kueue", "sigs.k8s.io/kueue")
-IMAGE, CHART = f"elasticjob/kueue:{VERSION}", CACHE / f"kueue-{VERSION}"
+NAME = "kueue"
 API = "kueue.x-k8s.io/v1beta2"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 OURS = "elasticjob-tests"  # the label of namespaces whose pods Kueue admits
 FLAVOR = "anywhere"
 PRIORITIES = {"low": 10, "high": 100}
 # its own objects, which only Kueue itself can let go
-QUEUES = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
-RELEASE, SECONDS = "kueue", 60
+QUEUES = [f"{kind}.kueue.x-k8s.io" for kind in ("workloads", "localqueues", "clusterqueues", "resourceflavors")]
 # of a job's sizes: more are in the simulation. Some come before the operator or Kueue has answered the one before
 RESIZES, PAUSES = 40, (0.0, 0.1, 0.5, 1.5)
 
@@ -42,13 +41,11 @@ CONFIGURATION = {
 VALUES = {
     "controllerManager": {
         "manager": {
-            "image": {"repository": IMAGE.partition(":")[0], "tag": VERSION, "pullPolicy": "Never"},
+            "image": {"repository": f"elasticjob/{NAME}", "tag": version(NAME), "pullPolicy": "Never"},
             "resources": {"limits": None, "requests": {"cpu": "50m", "memory": "64Mi"}},
         },
         "readinessProbe": {"periodSeconds": 1},
-        # whatever befalls the other nodes, and whoever looks for room there
-        "nodeSelector": {"kubernetes.io/hostname": CONTROL_PLANE},
-        "tolerations": [{"operator": "Exists"}],
+        **ON_THE_CONTROL_PLANE,
     },
     "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(CONFIGURATION)},
 }
@@ -63,53 +60,15 @@ def kueue(home: Namespace) -> Iterator[None]:
 
 @contextmanager
 def installed(home: Namespace) -> Iterator[None]:
-    succeed("kind", "load", "docker-image", IMAGE, "--name=elasticjob", f"--nodes={CONTROL_PLANE}")
-    here = ["--namespace", home.name]
-    try:
-        succeed("helm", "install", RELEASE, str(CHART), *here, "--values=-", stdin=yaml.safe_dump(VALUES))
-        get_ready(home)
-        classes = [made("WorkloadPriorityClass", name, {"value": value}) for name, value in PRIORITIES.items()]
-        flavor = made("ResourceFlavor", FLAVOR, {"spec": {}})
-        wait_until("Kueue's webhooks to be reached", lambda: is_taken(home, flavor, *classes), SECONDS)
-        yield
-    finally:
-        let_go()
-        run("helm", "uninstall", RELEASE, *here, "--wait", f"--timeout={SECONDS}s", seconds=SECONDS)
-
-
-def get_ready(home: Namespace) -> None:
-    """It makes its certificate itself, and goes on once the kubelet has brought it the Secret, which may take that two
-    minutes; a change of the pod has it look at once, though perhaps at the Secret of before."""
-    certificate = ("get", "secret", f"{RELEASE}-webhook-server-cert", "--output=jsonpath={.data.tls\\.crt}")
-    wait_until("Kueue's certificate", lambda: home.try_kubectl(*certificate).output, SECONDS)
-
-    def serves() -> bool:
-        home.kubectl("annotate", "pods", "--all", "--overwrite", f"{OURS}={time.monotonic():.0f}")
-        manager = f"deployment/{RELEASE}-controller-manager"
-        return not home.try_kubectl("rollout", "status", manager, "--timeout=5s").code
-
-    wait_until("Kueue to serve", serves, SECONDS)
-
-
-def is_taken(home: Namespace, *objects: Object) -> bool:
-    try:
-        home.apply(*objects)
-    except Failed:
-        return False
-    return True
-
-
-def let_go() -> None:
-    """Delete what Kueue keeps by finalizers, while it is there; take them away where it is not."""
-    crds = {f"{kind}.{API.partition('/')[0]}" for kind in QUEUES}
-    there = run("kubectl", "get", "crd", "--output=name").output.split()
-    for kind in crds & {name.partition("/")[2] for name in there}:
-        run("kubectl", "delete", kind, "--all", "--all-namespaces", "--timeout=20s")
-        left = "jsonpath={range .items[*]}{.metadata.name} {.metadata.namespace}{'\\n'}{end}"
-        for line in run("kubectl", "get", kind, "--all-namespaces", f"--output={left}").output.splitlines():
-            name, *inside = line.split()
-            where = [f"--namespace={inside[0]}"] if inside else []
-            run("kubectl", "patch", kind, name, *where, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    with controllers.installed(home, NAME, VALUES):
+        try:
+            get_ready(home, f"{NAME}-controller-manager", f"{NAME}-webhook-server-cert")
+            classes = [made("WorkloadPriorityClass", name, {"value": value}) for name, value in PRIORITIES.items()]
+            flavor = made("ResourceFlavor", FLAVOR, {"spec": {}})
+            wait_until("Kueue's webhooks to be reached", lambda: is_taken(home, flavor, *classes), SECONDS)
+            yield
+        finally:
+            let_go(*QUEUES)
 
 
 def made(kind: str, name: str, fields: Mapping[str, object]) -> Object:

@@ -3,9 +3,9 @@
 
 import json
 
-from e2e.adapter import forget
+from e2e import adapter, controllers, jobset
 from e2e.kube import run, succeed
-from e2e.kueue import let_go
+from e2e.kueue import QUEUES
 
 SECONDS = 60  # for all namespaces to go
 
@@ -16,8 +16,9 @@ def sweep(prefix: str) -> None:
     No other run of these tests may be under way."""
     found = run("kubectl", "get", "namespaces", "--request-timeout=10s", "--output=name")
     names = [line.removeprefix("namespace/") for line in found.output.splitlines()]
-    forget()
-    let_go()
+    adapter.forget()
+    controllers.let_go(*QUEUES)
+    controllers.forget(*jobset.KINDS)
     if left := [name for name in names if name.startswith(prefix)]:
         for release in json.loads(succeed("helm", "list", "--all", "--all-namespaces", "--output=json")):
             if release["namespace"] in left:

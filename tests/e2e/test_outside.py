@@ -8,12 +8,13 @@ import pytest
 import yaml
 
 from e2e.job import IMAGE
-from e2e.kube import Namespace, Object, wait_until
+from e2e.kube import Namespace, Object, run, succeed, wait_until
 
 pytestmark = [pytest.mark.on_workers, pytest.mark.patient, pytest.mark.real]
 
 CHART = Path(__file__).parents[2] / "charts" / "elasticjob" / "Chart.yaml"
-SIDECAR_IMAGE = f"elasticjob/sidecar:{yaml.safe_load(CHART.read_text())['appVersion']}"
+VERSION = yaml.safe_load(CHART.read_text())["appVersion"]
+SIDECAR_IMAGE, PLUGIN_IMAGE = f"elasticjob/sidecar:{VERSION}", f"elasticjob/torch-plugin:{VERSION}"
 PLUGIN = {"name": "plugin", "mountPath": "/elasticjob/trainer"}
 TORCH = {"name": "torch", "mountPath": "/opt/torch", "readOnly": True}
 
@@ -108,3 +109,17 @@ def test_it_says_where_it_belongs(pods: Namespace, name: str, sentence: str) -> 
     wait_until(f"{sentence!r} as the last words", lambda: said()[-1:] and said()[-1].startswith(sentence), 30, said)
     assert terminated["exitCode"] == 1
     assert not any("Traceback" in line for line in said())
+
+
+def test_the_image_of_the_plug_in_has_what_the_sidecar_brings_and_no_more(tmp_path: Path) -> None:
+    find = ["--entrypoint=find", SIDECAR_IMAGE, "/opt/elasticjob/trainer", "-type", "f", "-printf", "%P\\n"]
+    brought = set(succeed("docker", "run", "--rm", "--network=none", *find).split())
+    container = succeed("docker", "create", PLUGIN_IMAGE, "none").strip()
+    try:
+        succeed("docker", "cp", f"{container}:/", str(tmp_path))
+    finally:
+        run("docker", "rm", container)
+    files = {file.relative_to(tmp_path) for file in tmp_path.rglob("*") if file.is_file()}
+    engines = {file for file in files if file.parts[0] in (".dockerenv", "dev", "etc", "proc", "sys")}
+    assert {str(file) for file in files - engines} == brought
+    assert "sitecustomize.py" in brought

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A namespace with a service account that may do what the example's Role says, and a pod's access to the API."""
+"""A namespace with a service account that may do what an example's Role says, and a pod's access to the API."""
 
 import secrets
 from collections.abc import Iterator
@@ -13,23 +13,26 @@ from elasticjob_torch.kubernetes.access import Access
 from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
+from elasticjob_torch.kubernetes.owner import Owner
 from support import ControlPlane
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes-backend/digits.yaml"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PODS, JOBSET = EXAMPLES / "kubernetes-backend/digits.yaml", EXAMPLES / "jobset/jobset.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Team:
-    """A namespace with what the example's manifest says, except for pods."""
+    """A namespace with what an example's manifest says of ConfigMaps and access to them."""
 
-    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+    def __init__(self, plane: ControlPlane, directory: Path, example: Path = PODS) -> None:
         self.plane = plane
         self.namespace = f"team-{secrets.token_hex(3)}"
         self.core = f"/api/v1/namespaces/{self.namespace}"
         self.directory = directory
         self.clients: list[ApiClient] = []
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        for item in yaml.safe_load(EXAMPLE.read_text())["items"]:
+        bodies = yaml.safe_load_all(example.read_text())
+        for item in (item for body in bodies for item in body.get("items", [body])):
             if item["kind"] in ("ConfigMap", "Role", "RoleBinding", "ServiceAccount"):
                 group = f"{RBAC}/namespaces/{self.namespace}" if "rbac" in item["apiVersion"] else self.core
                 for subject in item.get("subjects", []):
@@ -51,9 +54,15 @@ class Team:
         server = urlsplit(self.plane.server)
         return Access(str(server.hostname), int(server.port or 0), self.directory)
 
-    def config_map(self, name: str, kind: type[ApiClient] = ApiClient, clock: SharedClock | None = None) -> ConfigMap:
+    def config_map(
+        self,
+        name: str,
+        kind: type[ApiClient] = ApiClient,
+        clock: SharedClock | None = None,
+        owner: Owner | None = None,
+    ) -> ConfigMap:
         self.clients.append(kind(self.access(), clock or SharedClock()))
-        return ConfigMap(self.clients[-1], self.namespace, name)
+        return ConfigMap(self.clients[-1], self.namespace, name, owner)
 
     def close(self) -> None:
         for client in self.clients:
@@ -64,8 +73,8 @@ class Team:
         return self.plane.request(method, f"{self.core}/configmaps/{name}", body, content_type=merge)
 
 
-def new_team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
+def new_team(control_plane: ControlPlane, tmp_path: Path, example: Path = PODS) -> Iterator[Team]:
     """To be made a fixture, beside a fixture `control_plane`."""
-    made = Team(control_plane, tmp_path)
+    made = Team(control_plane, tmp_path, example)
     yield made
     made.close()

@@ -33,6 +33,7 @@ def checkout(tmp_path: Path) -> Path:
         "README.md": "",
         "docs/quick-start.md": "docker build --tag elasticjob/operator:0.2.0 .\n",
         "docs/installation.md": "docker push $REGISTRY/sidecar:0.2.0\n",
+        "examples/jobset/jobset.yaml": "image: elasticjob/torch-plugin:0.2.0\n",
         "CHANGELOG.md": CHANGELOG,
     }
     for name, text in files.items():
@@ -82,6 +83,12 @@ def test_a_release_that_agrees_passes(monkeypatch: pytest.MonkeyPatch, checkout:
         (CHART, "sidecar:0.2.0", "sidecar:0.1.0", "Chart.yaml: artifacthub.io/images, sidecar is 0.1.0"),
         ("docs/installation.md", "0.2.0", "0.1.0", "docs/installation.md: the image sidecar is 0.1.0"),
         ("docs/quick-start.md", "0.2.0", "0.1.0", "docs/quick-start.md: the image operator is 0.1.0"),
+        (
+            "examples/jobset/jobset.yaml",
+            "0.2.0",
+            "0.1.0",
+            "examples/jobset/jobset.yaml: the image torch-plugin is 0.1.0",
+        ),
         ("CHANGELOG.md", "## [0.2.0] - 2026-11-22", "## [0.2]", r"no section '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "[0.2.0] - 2026-11-22", "[0.2.0]", "must be '## [0.2.0] - YYYY-MM-DD'"),
         ("CHANGELOG.md", "- New.", "", "[0.2.0] is empty; say what changed"),
@@ -136,7 +143,7 @@ def test_notes_are_the_section_of_the_version_and_no_more(
 # an engine with images of 1 MB, but for the sidecar's; asked for any other it fails as docker does
 DOCKER = """#!/bin/sh
 case "$1 $2" in
-  "create debian"* | "create "*operator*) echo small ;;
+  "create debian"* | "create "*operator* | "create "*torch-plugin*) echo small ;;
   "create there/"*sidecar*) echo sidecar ;;
   "export small") head -c 1000000 /dev/zero ;;
   "export sidecar") head -c "$SIDECAR_BYTES" /dev/zero ;;
@@ -150,6 +157,7 @@ esac
     ("registry", "megabytes", "code", "says"),
     [
         ("there", 100, 0, "| 100 | 99 |"),
+        ("there", 100, 0, "torch-plugin:0.1.0` | 1 | 1 |"),
         ("there", 121, 1, "error: the sidecar is 120 MB beyond its base; it must be below 120"),
         ("nowhere", 100, 1, "no such image: nowhere/elasticjob/sidecar"),
     ],

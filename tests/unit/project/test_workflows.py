@@ -146,6 +146,9 @@ def test_all_that_is_pinned_is_scanned_and_brought_up_to_date() -> None:
     targets = re.findall(r"^FROM \S+ AS (operator|sidecar)$", (ROOT / "Dockerfile").read_text(), re.M)
     assert jobs(WORKFLOWS / "scan.yml")["images"]["strategy"]["matrix"]["target"] == targets
 
+    ours = re.findall(r"^FROM \S+ AS (operator|sidecar|torch-plugin)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert set(jobs(WORKFLOWS / "release.yml")["images"]["strategy"]["matrix"]["target"]) == set(ours) > set(targets)
+
     updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
     watched = {one["package-ecosystem"]: set(one.get("directories", [one.get("directory")])) for one in updates}
     places = {

@@ -132,7 +132,10 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         time.sleep(random.uniform(0, self._longest_pause or min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
 
     def _write(self, state: Any, before: Content | None) -> Content | None:
-        """Write a state in place of ``before``; return None if that has changed."""
+        """Write a state in place of ``before``; return None if that has changed.
+
+        The first state of a run makes the ConfigMap its owner's, be it a former run's or one made beforehand.
+        """
         kept = self._kept(before)
         state_id = secrets.token_hex(4) if kept is None else kept.header.state_id
         for node, (passed_on, heard) in self._judged.items():
@@ -147,8 +150,8 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             gone = dict.fromkeys(key for key in before.data if key.startswith(PREFIX) and key not in alive)
             data = {_KEY: text, **gone}
             if _KEY in before.data:
-                return self._map.replace(_KEY, before.data[_KEY], data, patience=self.patience)
-            return self._map.patch(data=data, version=before.version, patience=self.patience)
+                return self._map.replace(_KEY, before.data[_KEY], data, patience=self.patience, own=kept is None)
+            return self._map.patch(data=data, version=before.version, patience=self.patience, own=True)
         except (Conflict, NotFound):
             return None
         except Rejected as error:

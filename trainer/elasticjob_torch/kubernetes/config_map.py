@@ -24,6 +24,8 @@ from elasticjob_torch.kubernetes.api import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from elasticjob_torch.kubernetes.owner import Owner
+
 _MERGE_PATCH = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _EXAMPLE = "ElasticJob's examples/kubernetes-backend"
@@ -37,24 +39,31 @@ class Content:
     data: Mapping[str, str] = field(default_factory=dict)
     binary: Mapping[str, bytes] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+    """The uids of the objects with which it is deleted."""
 
 
 class ConfigMap:
-    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` plus the time of one answer."""
+    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` plus the time of one answer.
 
-    def __init__(self, client: ApiClient, namespace: str, name: str) -> None:
+    Args:
+        owner: the object with which Kubernetes deletes it; `create` and writes that ask for it set it.
+    """
+
+    def __init__(self, client: ApiClient, namespace: str, name: str, owner: Owner | None = None) -> None:
         self._client = client
         self._collection = f"/api/v1/namespaces/{quote(namespace)}/configmaps"
         self._path = f"{self._collection}/{quote(name)}"
         self._namespace = namespace
         self._name = name
+        self._owner = owner
 
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
 
     def clone(self, answer_seconds: float | None = None) -> ConfigMap:
         """Return the same ConfigMap over a connection of its own, whose calls never wait for this one's."""
-        return ConfigMap(self._client.clone(answer_seconds), self._namespace, self._name)
+        return ConfigMap(self._client.clone(answer_seconds), self._namespace, self._name, self._owner)
 
     def close(self) -> None:
         """Close the connection; a later call makes a new one."""
@@ -65,6 +74,10 @@ class ConfigMap:
         """The command with which a person deletes it."""
         return f"kubectl delete configmap {self._name} --namespace {self._namespace}"
 
+    def is_owned(self, content: Content) -> bool:
+        """Say whether the owner, if there is one, is the only one that the ConfigMap has."""
+        return self._owner is None or content.owners == (self._owner.uid,)
+
     def read(self, patience: float) -> Content:
         """Return the content. Raises NotFound."""
         return self._call("get", "GET", self._path, None, patience)
@@ -74,7 +87,7 @@ class ConfigMap:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {"name": self._name, "namespace": self._namespace, **self._owners()},
             "data": dict(data or {}),
         }
         return self._call("create", "POST", self._collection, body, patience)
@@ -87,12 +100,13 @@ class ConfigMap:
         binary: Mapping[str, bytes | None] | None = None,
         annotations: Mapping[str, str] | None = None,
         version: str | None = None,
+        own: bool = False,
     ) -> Content:
         """Write the named keys, delete those that are None, leave all others.
 
-        With a version, only if that is still current. Raises NotFound, Conflict.
+        With a version, only if that is still current; with ``own`` the owner too. Raises NotFound, Conflict.
         """
-        metadata: dict[str, Any] = {}
+        metadata: dict[str, Any] = self._owners() if own else {}
         if version is not None:
             metadata["resourceVersion"] = version
         if annotations:
@@ -106,12 +120,16 @@ class ConfigMap:
             }
         return self._call("patch", "PATCH", self._path, body, patience, _MERGE_PATCH)
 
-    def replace(self, key: str, before: str, data: Mapping[str, str | None], *, patience: float) -> Content:
+    def replace(
+        self, key: str, before: str, data: Mapping[str, str | None], *, patience: float, own: bool = False
+    ) -> Content:
         """Write the named keys and delete those that are None, only if ``key`` still has the value ``before``.
 
-        Other keys may change meanwhile. Raises NotFound, Conflict.
+        Other keys may change meanwhile. With ``own`` it writes the owner too. Raises NotFound, Conflict.
         """
-        body = [{"op": "test", "path": f"/data/{key}", "value": before}]
+        body: list[dict[str, Any]] = [{"op": "test", "path": f"/data/{key}", "value": before}]
+        owners = self._owners() if own else {}
+        body += [{"op": "add", "path": f"/metadata/{name}", "value": value} for name, value in owners.items()]
         for name, value in data.items():
             path = f"/data/{name}"
             body.append(
@@ -146,6 +164,10 @@ class ConfigMap:
         except Forbidden as error:
             raise self._explain("watch", error) from error
 
+    def _owners(self) -> dict[str, Any]:
+        """Return the fields of the metadata that name the owner."""
+        return {} if self._owner is None else {"ownerReferences": [self._owner.reference]}
+
     def _call(
         self, verb: str, method: str, path: str, body: Any, patience: float, content_type: str = "application/json"
     ) -> Content:
@@ -171,6 +193,7 @@ class ConfigMap:
                 data=dict(body.get("data") or {}),
                 binary={key: base64.b64decode(value) for key, value in (body.get("binaryData") or {}).items()},
                 annotations=dict(metadata.get("annotations") or {}),
+                owners=tuple(str(owner["uid"]) for owner in metadata.get("ownerReferences") or ()),
             )
         except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
             raise Unavailable(f"the API server's answer about {self} lacks {error}") from error

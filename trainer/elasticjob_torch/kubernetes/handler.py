@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
+    from elasticjob_torch.kubernetes.access import Access
     from elasticjob_torch.kubernetes.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -65,16 +66,17 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     try:
         settings = parse_settings(params.endpoint, params.config)
         access = find_access()
-        namespace = settings.namespace or access.namespace()
+        namespace = _namespace(settings, access)
         address = params.local_addr or access.own_address()  # other pods cannot resolve a bare pod's host name
     except (SettingsError, NotInAPod, OSError) as error:
         raise SystemExit(f"{NAME}: {error}") from None
     for sentence in settings.ignored:
         log.warning("%s", sentence)
     clock = SharedClock()
-    state = ConfigMap(ApiClient(access, clock), namespace, settings.name)
+    state = ConfigMap(ApiClient(access, clock), namespace, settings.name, settings.owner)
     backend = KubernetesRendezvousBackend(state, params.run_id, settings.pace, clock, settings.longest_pause)
-    store = KubernetesStore(ConfigMap(ApiClient(access, clock), namespace, f"{settings.name}-store"), backend.scope)
+    kept = ConfigMap(ApiClient(access, clock), namespace, f"{settings.name}-store", settings.owner)
+    store = KubernetesStore(kept, backend.scope)
     own = RendezvousParameters(
         params.backend,
         params.endpoint,
@@ -88,6 +90,19 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     interval = settings.pace.interval_seconds
     keep_alive = KeepAlive(state.clone(WRITE_SECONDS), clock, name_of_node(inner._this_node), interval)
     return KubernetesRendezvousHandler(inner, backend, store, keep_alive, settings, state)
+
+
+def _namespace(settings: Settings, access: Access) -> str:
+    """Return the ConfigMaps' namespace. Raises SettingsError if their owner would be in another one, and OSError."""
+    if settings.namespace and settings.owner is None:
+        return settings.namespace
+    own = access.namespace()
+    if settings.namespace not in ("", own):
+        raise SettingsError(
+            f"--rdzv-endpoint names the namespace '{settings.namespace}', but an owner of the pod's namespace '{own}' "
+            "cannot own ConfigMaps there; leave out owner= of --rdzv-conf, or the namespace"
+        )
+    return own
 
 
 class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]

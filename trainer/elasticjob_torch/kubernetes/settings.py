@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.kubernetes.heartbeats import Pace
+from elasticjob_torch.kubernetes.owner import Owner, OwnerError, parse_owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,8 @@ _DEFAULT_SECONDS = {
     "keep_alive_max_attempt": 3,
 }
 _BACKOFF = "cas_backoff_max_seconds"
-_KNOWN = (*_DEFAULT_SECONDS, _BACKOFF)
+_OWNER = "owner"
+_KNOWN = (*_DEFAULT_SECONDS, _BACKOFF, _OWNER)
 _ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
 _SENT_ALWAYS = "timeout"  # by torchrun itself; no dynamic rendezvous uses it
 _WITHOUT_EFFECT = (_SENT_ALWAYS, "read_timeout", "is_host", "store_type")  # c10d's, which scripts contain
@@ -49,6 +51,8 @@ class Settings:
     config: Mapping[str, int]
     longest_pause: float = 0.0
     """``cas_backoff_max_seconds``: the longest pause after another node's write came first. 0: no fixed bound."""
+    owner: Owner | None = None
+    """The object with which the run's ConfigMaps are deleted; None: nothing deletes them."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 
@@ -66,18 +70,20 @@ def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
             has an invalid value.
     """
     namespace, name = _parse_endpoint(endpoint)
-    numbers, longest_pause = dict(_DEFAULT_SECONDS), 0.0
+    numbers, longest_pause, owner = dict(_DEFAULT_SECONDS), 0.0, None
     for key, value in config.items():
         known = _ALIASES.get(key, key)
         if known in numbers:
             numbers[known] = _parse_number(key, value)
         elif key == _BACKOFF:
             longest_pause = _parse_pause(value)
+        elif key == _OWNER:
+            owner = _parse_owner(value)
         elif key not in _WITHOUT_EFFECT:
             raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")
     unused = (key for key in config if key in _WITHOUT_EFFECT and key != _SENT_ALWAYS)
     ignored = tuple(f"--rdzv-conf {key} has no effect with this backend" for key in unused)
-    return Settings(namespace, name, numbers, longest_pause, ignored)
+    return Settings(namespace, name, numbers, longest_pause, owner, ignored)
 
 
 def _parse_endpoint(endpoint: str) -> tuple[str, str]:
@@ -100,6 +106,13 @@ def _parse_number(key: str, value: Any) -> int:
     if number < 1:
         raise SettingsError(f"--rdzv-conf {key}={value} is not a positive whole number")
     return number
+
+
+def _parse_owner(value: Any) -> Owner:
+    try:
+        return parse_owner(str(value))
+    except OwnerError as error:
+        raise SettingsError(f"--rdzv-conf {_OWNER}={value} {error}") from None
 
 
 def _parse_pause(value: Any) -> float:

@@ -150,13 +150,16 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return True
 
     def keep_only(self, prefixes: Sequence[str]) -> None:
-        """Delete all keys except those of this scope that begin with one of the prefixes."""
+        """Delete all keys except those of this scope that begin with one of the prefixes.
+
+        The ConfigMap is then this run's alone, and becomes its owner's, if it has one.
+        """
         wanted = [self._scope() + prefix for prefix in prefixes]
         with _TorchErrors():
-            names = self._read(_PATIENCE_SECONDS).binary
-            old = [name for name in names if not any(may_begin_with(name, prefix) for prefix in wanted)]
-            if old:
-                self._map.patch(binary=dict.fromkeys(old), patience=_PATIENCE_SECONDS)
+            content = self._read(_PATIENCE_SECONDS)
+            old = [name for name in content.binary if not any(may_begin_with(name, prefix) for prefix in wanted)]
+            if old or not self._map.is_owned(content):
+                self._map.patch(binary=dict.fromkeys(old), patience=_PATIENCE_SECONDS, own=True)
 
     def _name(self, key: str) -> str:
         return name_of(self._scope() + key)
