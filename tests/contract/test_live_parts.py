@@ -9,6 +9,7 @@ import random
 import socket
 import sys
 import types
+from datetime import timedelta
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 import elasticjob_torch
 from elasticjob_torch.agent.messages import from_variable
+from elasticjob_torch.live.backend import Gloo, Nccl
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.connecting import connect_alone
+from elasticjob_torch.live.connecting import connect_alone, disconnect
+from elasticjob_torch.live.group import Group
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.refusals import CannotLive, refuse, refuse_state
 from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rounds_of
 from elasticjob_torch.live.state import Registry, read, written
 from elasticjob_torch.live.step import Beginning, Steps
-from elasticjob_torch.live.torch_private import begin_anew, renew
+from elasticjob_torch.live.torch_private import aborts_present_group, begin_anew, renew
 from elasticjob_torch.live.transfer import CannotShare, Member, Standing, pieces, sender
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def alone() -> Iterator[None]:
-    connect_alone()
+    connect_alone(Gloo())
     yield
     dist.destroy_process_group()
 
@@ -327,6 +330,101 @@ def test_which_exceptions_belong_to_the_group(error: BaseException, links: Any, 
     assert belongs(error, links) is is_the_groups
 
 
+# --- backends whose collectives end later
+
+
+class Changes:
+    """Each round is of this process alone, and another always follows."""
+
+    lives = True
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def hear(self, heard: Any) -> None:
+        pass
+
+    def is_over(self) -> bool:
+        return False
+
+    def saves(self, saving: bool) -> None:
+        pass
+
+    def following(self) -> Place:
+        self.number += 1
+        return Place(self.number, 0, 1, "", 0)
+
+
+class Asynchronous(Gloo):
+    """The collectives of the first step break, which shows when they are waited for."""
+
+    broken = True
+
+    def settle(self, links: Links) -> None:
+        if self.broken:
+            self.broken = False
+            raise dist.DistBackendError("aborted")
+
+
+@pytest.mark.parametrize("skipped", [False, True], ids=["the optimizer is called", "AMP skips the step"])
+def test_no_step_is_applied_or_counted_whose_collectives_broke(nothing_left: None, skipped: bool) -> None:
+    model, optimizer = model_and_optimizer()
+    rounds = Changes()
+    group = Group(model, optimizer, [], {}, 0, None, {}, timedelta(minutes=1), rounds, Asynchronous())
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    with group:
+        if not skipped:
+            train(group.model, optimizer)
+    assert (group.step, rounds.number) == (0, 2)
+    assert all(map(torch.equal, before, model.parameters()))
+    with group:
+        train(group.model, optimizer)
+    assert (group.step, rounds.number) == (1, 2)
+    assert not all(map(torch.equal, before, model.parameters()))
+
+
+def test_outside_an_elasticjob_collectives_that_broke_end_the_process(nothing_left: None) -> None:
+    group = Group(*model_and_optimizer(), [], {}, 0, None, {}, timedelta(minutes=1), Fixed({}), Asynchronous())
+    with pytest.raises(dist.DistBackendError, match="aborted"), group:
+        pass
+
+
+def test_gradients_of_nccl_are_used_once_its_work_is_done_and_the_group_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    stream = types.SimpleNamespace(synchronize=lambda: done.append("waited"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    whole: Any = Whole()
+    Nccl().settle(whole)
+    assert done == ["waited"]
+    broken: Any = Broken()
+    broken.are_broken = lambda: bool(done.append("asked")) or True
+    with pytest.raises(dist.DistBackendError, match="the gradients are undefined"):
+        Nccl().settle(broken)
+    assert done == ["waited", "waited", "asked"]
+
+
+def test_cutting_a_group_aborts_what_does_not_end_with_its_connections() -> None:
+    links, aborted = Links(), []
+    links.ends_with(lambda: aborted.append(links.are_broken()))
+    links.cut()
+    assert aborted == [True]
+
+
+def test_an_abort_that_comes_late_leaves_the_next_group_alone(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = aborts_present_group()
+    disconnect()
+    connect_alone(Gloo())
+    end()
+    aborted: list[Any] = []
+    monkeypatch.setattr(dist.distributed_c10d, "_abort_process_group", aborted.append)
+    aborts_present_group()()
+    assert aborted == [dist.group.WORLD]
+    monkeypatch.delattr(dist.distributed_c10d, "_abort_process_group")
+    aborts_present_group()()
+
+
 # --- DDP
 
 
@@ -343,7 +441,7 @@ def test_a_renewed_ddp_has_the_first_order_of_buckets_and_one_set_of_hooks(alone
     expected = [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
     module.zero_grad()
     dist.destroy_process_group()
-    connect_alone()
+    connect_alone(Gloo())
     renewed = renew(ddp, {})
     assert renewed is ddp
     assert not ddp._has_rebuilt_buckets

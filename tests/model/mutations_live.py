@@ -161,6 +161,27 @@ MUTATIONS = mutations(
             omit("live: a watch that failed counts as one that hears", "not self._failure", by="sidecar job watch"),
             omit("live: a watch in doubt counts as one that hears", "self._hurry is None", by="sidecar job watch"),
         ),
+        "elasticjob_torch.agent.busy:Patience.look": (
+            replace(
+                "live: a save counts as any other work", "not all(saving)", "bool(list(saving))", by="trainer busy"
+            ),
+            replace(
+                "live: a save is waited for for ever", "now - self._since > self._longest", "False", by="trainer busy"
+            ),
+        ),
+        "elasticjob_torch.agent.going_on:GoingOn._tell": (
+            replace(
+                "live: a sidecar that was away is not told again who lives",
+                "self._times_away += 1",
+                "pass",
+                by="trainer going on",
+            ),
+            omit(
+                "live: a sidecar that does not take it is told again without a pause",
+                "now < self._tells_after",
+                by="trainer going on",
+            ),
+        ),
         "elasticjob_torch.agent.going_on:GoingOn._stands": (
             omit("live: processes end while nobody is heard", "view is not None", by="trainer going on"),
             omit(

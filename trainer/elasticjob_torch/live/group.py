@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.links import Links
@@ -69,7 +70,7 @@ def elastic(
     """
     options = dict(ddp or {})
     refuse(model, optimizer, options, subgroups())
-    return Group(model, optimizer, list(schedulers), state or {}, step, on_change, options, timeout, None)
+    return Group(model, optimizer, list(schedulers), state or {}, step, on_change, options, timeout)
 
 
 class Group:
@@ -94,7 +95,8 @@ class Group:
         on_change: Callable[[int, int], object] | None,
         options: dict[str, Any],
         timeout: timedelta,
-        rounds: Rounds | None,
+        rounds: Rounds | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self._module, self._schedulers, self._options, self._timeout = model, schedulers, options, timeout
         self._parameters = [one for group in optimizer.param_groups for one in group["params"]]
@@ -107,11 +109,13 @@ class Group:
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
         self._links = Links()
+        self._backend = backend if backend is not None else Gloo()
         self.rank, self.size = 0, 1
         # wrapped before it joins, in a world of one, so that others do not wait for this
-        connect_alone()
+        connect_alone(self._backend)
         self.model = DistributedDataParallel(model, **options)
         disconnect()
+        optimizer.register_step_pre_hook(self._settle)
         optimizer.register_step_post_hook(self._applied)
         self._rounds = rounds if rounds is not None else rounds_of(os.environ)
         self._rounds.hear(self._round_is_over)
@@ -189,11 +193,23 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         """End the step. An error that belongs to the group ends here: the step is done again in the next round."""
+        if error is None and not self._steps.applied:  # AMP has skipped it, and may have done so for undefined numbers
+            try:
+                self._settle()
+            except RuntimeError as broken:
+                if not self._end_broken(broken):
+                    raise
+                return True
+        if error is not None:
+            return self._end_broken(error)
         began, self._began = self._began, None
-        if error is None:
-            self._steps.end()
-            self._longest = max(self._longest * 0.9, time.monotonic() - (began or 0.0))
-            return False
+        self._steps.end()
+        self._longest = max(self._longest * 0.9, time.monotonic() - (began or 0.0))
+        return False
+
+    def _end_broken(self, error: BaseException) -> bool:
+        """End a step by an error; return whether it belongs to the group, which then is another."""
+        self._began = None
         if not self._can_go_on(error):
             return False
         self._steps.broken()
@@ -209,6 +225,10 @@ class Group:
             if not self._can_go_on(error):
                 raise
             return True
+
+    def _settle(self, *_: Any) -> None:
+        if self._began is not None:
+            self._backend.settle(self._links)
 
     def _applied(self, *_: Any) -> None:
         if self._began is None:
@@ -233,7 +253,7 @@ class Group:
             try:
                 if self._rounds.is_over():  # heard before there was anything to cut
                     continue
-                connect(place, links, self._timeout)
+                connect(place, links, self._timeout, self._backend)
                 self.rank, self.size = place.rank, place.size
                 self._ending.reset()
                 self.model = renew(self.model, self._options)

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 _FOLDER = "/proc/self/fd"
 
@@ -27,6 +27,7 @@ class Links:
         self._peers: Collection[str] = ()
         self._all: frozenset[tuple[int, str]] | None = None
         self._cut = False
+        self._end_others: Callable[[], object] = lambda: None
 
     def expect(self, peers: Collection[str]) -> None:
         """While the group forms, what leads to one of these addresses is its own."""
@@ -35,6 +36,10 @@ class Links:
     def own_addresses(self) -> frozenset[str]:
         """Return this process's addresses on connections that came since this object was made."""
         return frozenset(address for _, address, _ in self._new())
+
+    def ends_with(self, end: Callable[[], object]) -> None:
+        """The group has collectives that do not end with its connections: ``end`` ends them."""
+        self._end_others = end
 
     def formed(self, peers: Collection[str]) -> None:
         """The group is formed, among processes with these addresses."""
@@ -50,6 +55,7 @@ class Links:
                 if link is not None:
                     with contextlib.suppress(OSError):  # its other end is gone
                         link.shutdown(socket.SHUT_RDWR)
+        self._end_others()
 
     def are_broken(self) -> bool:
         """Say whether a connection was cut here, is closed, or is at its end."""

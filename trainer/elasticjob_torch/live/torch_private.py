@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PARTS = ("_build_params_for_reducer", "_ddp_init_helper", "reducer", "process_group")
 
@@ -43,6 +47,21 @@ def begin_anew(scaler: Any) -> None:
     stages = getattr(scaler, "_per_optimizer_states", None)
     if isinstance(stages, dict):
         stages.clear()
+
+
+def aborts_present_group() -> Callable[[], None]:
+    """Return what aborts the collectives of the group that is the present one now, and of no other: NCCL's alone.
+
+    Without the private call (another torch) they end with the collective's timeout.
+    """
+    abort, group = getattr(distributed_c10d, "_abort_process_group", None), distributed_c10d._get_default_group()
+
+    def end() -> None:
+        if abort is not None:
+            with contextlib.suppress(ValueError):  # it is not there any more
+                abort(group)
+
+    return end
 
 
 def subgroups() -> int:
