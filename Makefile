@@ -117,7 +117,7 @@ bench-restart: install  ## digits, and examples of frameworks, from a change of 
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(SIDES),--sides $(SIDES)) $(if $(K),-k '$(K)')
 bench-torchft:  ## torchft on this machine: a replica killed, and another in its place; writes build/bench-torchft.json (RUNS=3)
 	@$(venv) python -m pip install --quiet --upgrade --target build/torchft --python-version 3.13 --only-binary=:all: --no-deps --requirement bench/torchft_requirements.txt
-	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH exec python bench/torchft_kill.py --runs $(or $(RUNS),3)'
+	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH RUST_LOG=error exec python bench/torchft_kill.py --runs $(or $(RUNS),3)'
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py

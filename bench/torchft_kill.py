@@ -24,6 +24,7 @@ from restarts.steps import DONE, Moment, longest_pause, parse, steps_redone
 from torchft.coordination import LighthouseServer
 
 JSON = Path("build/bench-torchft.json")
+LOGS = Path("build/bench-torchft")
 TRAIN = Path(__file__).with_name("torchft_train.py")
 SIZES = 2, 3
 CALM_SECONDS = 5.0  # of training before and after
@@ -35,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
+    LOGS.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, list[float]]] = {}
     for size in SIZES:
         for cause, (seconds, redone) in runs_of(size, given.runs):
@@ -42,7 +44,6 @@ def main() -> None:
             row["seconds"].append(round(seconds, 3))
             row["steps_redone"].append(redone)
             print(f"{cause}: {seconds:.2f} s, {redone} steps done twice", file=sys.stderr)
-    JSON.parent.mkdir(exist_ok=True)
     found = [{"cause": cause, "side": "torchft", **row} for cause, row in rows.items()]
     JSON.write_text(json.dumps(found, indent=1) + "\n")
     print("| cause | nobody trained for | steps done twice, at most |\n|---|---|---|")
@@ -116,9 +117,9 @@ def replicas(folder: Path, lighthouse: str) -> Iterator[Callable[[str], "subproc
 
     def start(name: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, str(TRAIN), "--replica", name, "--lighthouse", lighthouse]
-        started.append(
-            subprocess.Popen([*command, "--record", str(folder / name)], env=os.environ | {"OMP_NUM_THREADS": "1"})
-        )
+        with (LOGS / f"{name}.log").open("ab") as log:
+            command += ["--record", str(folder / name)]
+            started.append(subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=log, stdout=log))
         return started[-1]
 
     try:
