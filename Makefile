@@ -115,9 +115,9 @@ bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kube
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
 bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: live, warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, SIDES="live warm", K=part of "side cause")
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(SIDES),--sides $(SIDES)) $(if $(K),-k '$(K)')
-bench-torchft:  ## torchft on this machine: a replica killed, and another in its place; writes build/bench-torchft.json (RUNS=5)
+bench-torchft:  ## torchft on this machine: a replica killed, and another in its place; writes build/bench-torchft.json (RUNS=3)
 	@$(venv) python -m pip install --quiet --upgrade --target build/torchft --python-version 3.13 --only-binary=:all: --no-deps --requirement bench/torchft_requirements.txt
-	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH exec python bench/torchft_kill.py --runs $(or $(RUNS),5)'
+	@hack/with-torch.sh digits sh -c 'PYTHONPATH=$$PWD/build/torchft:$$PWD/examples/digits:$$PYTHONPATH RUST_LOG=error exec python bench/torchft_kill.py --runs $(or $(RUNS),3)'
 bench-jobset: images  ## a JobSet that loses its first pod: with c10d and with the kubernetes backend; writes build/bench-jobset.json (DEADLINE=240)
 	@hack/cluster/tools.sh helm jobset
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/jobset.py --deadline $(or $(DEADLINE),240)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchft on this machine: one of three replicas is killed, and another comes in its place. `make bench-torchft`
+"""torchft on this machine: one of two or three replicas is killed, and another takes its place. `make bench-torchft`
 
 The two figures of `make bench-restart`'s side `live`: the longest time in which nobody took a step, and the steps that
 were done twice. There is no Kubernetes here: the replicas and the lighthouse are processes of one container, and this
-program does what a launcher would do. A newcomer imports and builds its model while the others train.
+program does what a launcher would do. A newcomer imports and builds its model while the others train. All settings are
+torchft's defaults: a collective waits for 60 s.
 """
 
 import argparse
@@ -23,34 +24,26 @@ from restarts.steps import DONE, Moment, longest_pause, parse, steps_redone
 from torchft.coordination import LighthouseServer
 
 JSON = Path("build/bench-torchft.json")
+LOGS = Path("build/bench-torchft")
 TRAIN = Path(__file__).with_name("torchft_train.py")
-REPLICAS = 3
+SIZES = 2, 3
 CALM_SECONDS = 5.0  # of training before and after
-STARTED_SECONDS = 180.0
+STARTED_SECONDS = 240.0  # imports of several processes, on two busy cores
 Processes = dict[str, "subprocess.Popen[bytes]"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--join-timeout", type=int, metavar="MS", help="the lighthouse's; its own default without")
+    parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
-    options = {} if given.join_timeout is None else {"join_timeout_ms": given.join_timeout}
-    lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1, **options)
+    LOGS.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, list[float]]] = {}
-    try:
-        with tempfile.TemporaryDirectory() as folder, replicas(Path(folder), lighthouse.address()) as start:
-            processes: Processes = {name: start(name) for name in map(str, range(REPLICAS))}
-            wait_until("all replicas to train", lambda: training(Path(folder), time.time() - 1) == REPLICAS)
-            for run in range(given.runs):
-                for cause, (seconds, redone) in one_run(Path(folder), processes, start, f"{REPLICAS + run}"):
-                    row = rows.setdefault(cause, {"seconds": [], "steps_redone": []})
-                    row["seconds"].append(round(seconds, 3))
-                    row["steps_redone"].append(redone)
-                    print(f"run {run + 1}, {cause}: {seconds:.2f} s, {redone} steps done twice", file=sys.stderr)
-    finally:
-        lighthouse.shutdown()
-    JSON.parent.mkdir(exist_ok=True)
+    for size in SIZES:
+        for cause, (seconds, redone) in runs_of(size, given.runs):
+            row = rows.setdefault(cause, {"seconds": [], "steps_redone": []})
+            row["seconds"].append(round(seconds, 3))
+            row["steps_redone"].append(redone)
+            print(f"{cause}: {seconds:.2f} s, {redone} steps done twice", file=sys.stderr)
     found = [{"cause": cause, "side": "torchft", **row} for cause, row in rows.items()]
     JSON.write_text(json.dumps(found, indent=1) + "\n")
     print("| cause | nobody trained for | steps done twice, at most |\n|---|---|---|")
@@ -58,6 +51,20 @@ def main() -> None:
         seconds = row["seconds"]
         middle = f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
         print(f"| {cause} | {middle} | {max(row['steps_redone'])} |")
+
+
+def runs_of(size: int, runs: int) -> Iterator[tuple[str, tuple[float, int]]]:
+    """All runs of one group of so many replicas."""
+    lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1)
+    try:
+        with tempfile.TemporaryDirectory() as name, replicas(Path(name), lighthouse.address()) as start:
+            folder = Path(name)
+            processes: Processes = {name: start(name) for name in map(str, range(size))}
+            wait_until(f"{size} replicas to train", lambda: training(folder, time.time() - 1) == size)
+            for run in range(runs):
+                yield from one_run(folder, processes, start, str(size + run))
+    finally:
+        lighthouse.shutdown()
 
 
 def one_run(
@@ -71,12 +78,12 @@ def one_run(
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_until("the others to train on", lambda: training(folder, killed + CALM_SECONDS) == len(processes))
-    yield "replica-killed", figures(folder, processes, killed, time.time())
+    yield f"one of {len(processes) + 1} is killed", figures(folder, processes, killed, time.time())
     came = time.time()
     processes[newcomer] = start(newcomer)
     wait_until("the newcomer to train", lambda: training(folder, time.time() - 1) == len(processes))
     survivors = {name: one for name, one in processes.items() if name != newcomer}
-    yield "replacement", figures(folder, survivors, came, time.time())
+    yield f"its replacement, {len(survivors)} to {len(processes)}", figures(folder, survivors, came, time.time())
 
 
 def figures(folder: Path, processes: Processes, since: float, until: float) -> tuple[float, int]:
@@ -110,9 +117,9 @@ def replicas(folder: Path, lighthouse: str) -> Iterator[Callable[[str], "subproc
 
     def start(name: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, str(TRAIN), "--replica", name, "--lighthouse", lighthouse]
-        started.append(
-            subprocess.Popen([*command, "--record", str(folder / name)], env=os.environ | {"OMP_NUM_THREADS": "1"})
-        )
+        with (LOGS / f"{name}.log").open("ab") as log:
+            command += ["--record", str(folder / name)]
+            started.append(subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=log, stdout=log))
         return started[-1]
 
     try:

@@ -33,7 +33,12 @@ def live(at_minimum: bool, spares: int) -> Side:
 
     def objects(namespace: str, replicas: int, env: Mapping[str, str]) -> list[Object]:
         job = digits(namespace, replicas, env)
-        job["spec"] |= {"minReplicas": replicas if at_minimum else 1, "spareReplicas": spares}
+        # without prestarted processes: those that live on need none, and a newcomer gets ready while the others train
+        job["spec"] |= {
+            "warmRestart": "Disabled",
+            "minReplicas": replicas if at_minimum else 1,
+            "spareReplicas": spares,
+        }
         return with_script(job, LIVE)
 
     return Side(JOB, objects, spares=spares, live=True, recorded=True)
