@@ -36,11 +36,18 @@ node_is_back() { # NODE
   [ "$ready" = True ] && [[ $said > $started && $renewed > $started && $renewed > $lately ]]
 }
 
+# What the API server says of it; and the one cause that several clusters on one machine have in common.
+why_not() { # NODE
+  node_is_back "$1" || true
+  ! docker exec "$1" journalctl --unit kubelet --since '1 minute ago' | grep --quiet 'too many open files' ||
+    say "cluster: its kubelet gets no inotify instance; 'sysctl -w fs.inotify.max_user_instances=512' allows more"
+}
+
 wait_healthy() { # SECONDS
   local deadline=$((SECONDS + $1)) node waits=
   for node in $(nodes); do
     until node_is_back "$node" 2>/dev/null; do
-      ((SECONDS < deadline)) || { say "cluster: $node is not Ready after $1 s"; node_is_back "$node"; return 1; }
+      ((SECONDS < deadline)) || { say "cluster: $node is not Ready after $1 s"; why_not "$node"; return 1; }
       [ "$waits" = "$node" ] || { waits=$node; say "cluster: waiting for $node"; }
       sleep 1
     done
