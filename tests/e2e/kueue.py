@@ -107,7 +107,8 @@ def leaves_no_quota_in_use(job: Job, queue: str, pods: int) -> None:
     wait_until(f"a round of {pods} again", trains, ROUND_SECONDS, job.summary)
     job.namespace.kubectl("delete", "elasticjob", job.name)
     wait_until("a deleted job to use no quota", lambda: usage(queue) == nothing, SECONDS, lambda: usage(queue))
-    assert job.namespace.list(f"workloads.{API.partition('/')[0]}") == []
+    kind = f"workloads.{API.partition('/')[0]}"
+    wait_until("its Workloads to go", lambda: not job.namespace.list(kind), SECONDS, lambda: job.namespace.list(kind))
 
 
 @contextmanager

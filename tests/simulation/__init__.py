@@ -8,6 +8,6 @@
 - `kubelets`, `pods`, `containers`: nodes, pods and their processes. `sidecars`, `trainers`, `workers`: what runs in
   them, `pipes` between them; `stubs` in their place.
 - `operators`: the operator's processes. `people`, `faults`: what happens to all of these.
-- `world`: one seed's. `lives`, `worker_lives`, `kinds`: what is tried. `judge`, `views`, `claims`, `probes`: whether
-  all went well.
+- `world`: one seed's; `one_job`: with a single job, for tests of their own. `lives`, `worker_lives`, `kinds`: what is
+  tried. `judge`, `views`, `claims`, `probes`: whether all went well.
 """
