@@ -66,7 +66,9 @@ CHANGES = {
         lambda process: process.seen["scheduling"][0][0] == OTHER_NICENESS,
         "niceness",
     ),
-    "binding": Change(bind, lambda process: process.seen["environment"].get("BOUND") == "1", "another command"),
+    "binding": Change(
+        bind, lambda process: process.seen["environment"].get("BOUND") == "1", "no script or module of this Python"
+    ),
 }
 
 
