@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.warm.changes import CHANGES
+from contract.warm.changes import CHANGES, JOBS
 from contract.warm.lives import ENDS, LIVES, MISBEHAVING, ORDINARY, PART, TWICE, has_tqdm
 from contract.warm.runs import HERE, Process, Run, Setup
 from contract.warm.training import seen, seen_torch
@@ -169,17 +169,16 @@ def test_what_the_agent_is_told_is_the_same(both: tuple[Run, Run]) -> None:
 # --- not started warm
 
 
-@pytest.mark.parametrize("name", ["changes"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in JOBS.items() for change in changes])
 def test_what_has_changed_in_the_agent_is_seen(lives: Lives, name: str, change: str) -> None:
     """No prestarted process has it; the log says why it was not used."""
-    run, number = lives(name), list(CHANGES).index(change)
+    run, number = lives(name), JOBS[name].index(change)
     before, after = all_processes(run)[number : number + 2]
     assert CHANGES[change].shows(after)
     assert not CHANGES[change].shows(before)
     assert PART not in after.loaded_at_start
     assert CHANGES[change].why in run.why_ordinary()[number]
-    assert len(run.why_ordinary()) == len(CHANGES)
+    assert len(run.why_ordinary()) == len(JOBS[name])
 
 
 @pytest.mark.parametrize("how", ORDINARY)

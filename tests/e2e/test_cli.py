@@ -131,7 +131,8 @@ def ej(operator: Namespace, namespace: Namespace, tmp_path: Path) -> Plugin:
 
 def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     ej.namespace.apply(body_of("train", env={"STEPS": "1000000"}, maxReplicas=4))
-    wait_until("the first round", lambda: ej.json("why", "train")["why"]["full"], TOLD_SECONDS)
+    wait_until("the first round", lambda: why(scene_of(ej.namespace, "train")).full, TOLD_SECONDS)
+    assert ej.json("why", "train")["why"]["full"]
 
     planned, formed = ej("scale", "train", "2").output.splitlines()
     follows = "What follows: 1 pod is made; round 1 trains on until it has joined"

@@ -51,6 +51,7 @@ def test_processes_live_through_scaling_and_the_loss_of_rank_0(living: Job) -> N
         assert done == list(range(done[0], done[0] + len(done)))
 
 
+@pytest.mark.extended
 def test_processes_live_through_the_end_of_another(living: Job) -> None:
     """A new process takes the place of the killed one, in the same pod, and it is the failure that counts."""
     trains_live(living, 2)

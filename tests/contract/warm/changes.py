@@ -43,7 +43,6 @@ class Change(NamedTuple):
     why: str
 
 
-# Each goes on, so that the next ones find it; after the last no process can be prestarted.
 CHANGES = {
     "PYTHONWARNINGS": Change(
         lambda: os.environ.update(PYTHONWARNINGS="ignore:nothing"),
@@ -66,7 +65,19 @@ CHANGES = {
         lambda process: process.seen["scheduling"][0][0] == OTHER_NICENESS,
         "niceness",
     ),
-    "binding": Change(bind, lambda process: process.seen["environment"].get("BOUND") == "1", "another command"),
+    "binding": Change(
+        bind, lambda process: process.seen["environment"].get("BOUND") == "1", "no script or module of this Python"
+    ),
+}
+
+
+# By job, what is done in it, one after the other. What is the process's own is there for the next prestarted process,
+# too. Affinity and niceness are the thread's that starts the training, and not of the one that prestarts.
+JOBS = {
+    "lasting": ["PYTHONWARNINGS", "LD_BIND_NOW", "umask", "limits", "folder"],
+    "affinity": ["affinity"],
+    "niceness": ["niceness"],
+    "binding": ["binding"],
 }
 
 

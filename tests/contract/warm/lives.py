@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.agents import until
 from contract.warm import processes
-from contract.warm.changes import CHANGES
+from contract.warm.changes import JOBS
 from contract.warm.runs import HERE, SCRIPT, SECONDS, Run, Setup
 
 if TYPE_CHECKING:
@@ -186,7 +186,10 @@ def _listing(start: Start) -> Run:
 LIVES: dict[str, Callable[[Start], Any]] = {
     **{f"{name} warm": partial(_twice, name=name, warm=True) for name in reversed(TWICE)},
     **{f"{name} fresh": partial(_twice, name=name, warm=False) for name in reversed(TWICE)},
-    "changes": partial(_rounds, setup=Setup(environment=CHEAP, changes=list(CHANGES)), failures=len(CHANGES)),
+    **{
+        name: partial(_rounds, setup=Setup(environment=CHEAP, changes=changes), failures=len(changes))
+        for name, changes in JOBS.items()
+    },
     "hang": _hang,
     "listing": _listing,
     "slow": _slow_import,
