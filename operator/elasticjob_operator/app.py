@@ -11,11 +11,11 @@ from collections.abc import Callable
 import kopf
 
 from elasticjob.health import HealthServer
-from elasticjob.kube.errors import Forbidden
+from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.paths import NODES
 from elasticjob_operator import certificate, health, metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
@@ -71,7 +71,7 @@ async def run(options: Options) -> int:
 
 async def _connect() -> Kube:
     kube = await Kube.connect()
-    kube.ended = metrics.api_request_ended
+    kube.transport.ended = metrics.api_request_ended
     return kube
 
 
@@ -202,8 +202,8 @@ async def may_watch_nodes(kube: Kube) -> bool:
         except Forbidden as error:
             log.warning("no drain or label of a node will be seen, see --watch-nodes: %s", error)
             return False
-        except FAILURES as error:
-            log.warning("the nodes could not be listed: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("the nodes could not be listed: %s", error)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -214,6 +214,6 @@ async def until_served(kube: Kube) -> None:
             if not (unserved := await kube.unserved()):
                 return
             log.warning("the API server does not serve %s: waiting for the CRDs", " and ".join(sorted(unserved)))
-        except FAILURES as error:
-            log.warning("the CRDs could not be looked for: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("the CRDs could not be looked for: %s", error)
         await asyncio.sleep(CRDS_SECONDS)

@@ -126,7 +126,7 @@ class Memories:
         self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
-        """The memory of job `key`; None without a job. Raises FAILURES until everything has been listed."""
+        """The memory of job `key`; None without a job. Raises ApiError until everything has been listed."""
         await self._list()
         await self.leftovers.take_over()
         view, epoch = self._cache.view(key), self._leadership.clock.epoch

@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from elasticjob.connection_slots import ConnectionSlots
 from elasticjob.health import WAITING, Page, Pages, error_page, listener, page_for
-from elasticjob_operator.cluster.client import FAILURES
+from elasticjob.kube.errors import ApiError
 from elasticjob_operator.cluster.reviews import METRICS_PATH, Verdict
 
 SLOTS, AT_ONCE = 64, 16
@@ -92,8 +92,8 @@ class MetricsServer:
         """The page that is sent instead; None if the caller may read the metrics."""
         try:
             verdict = await self._judge(token)
-        except FAILURES as error:
-            log.warning("who asks for the metrics could not be found out: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("who asks for the metrics could not be found out: %s", error)
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the API server could not be asked whose token this is")
         if verdict is Verdict.UNKNOWN:
             return _refused(HTTPStatus.UNAUTHORIZED, "the API server knows nobody by this token")

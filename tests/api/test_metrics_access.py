@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart
 from elasticjob.kube.errors import Forbidden
@@ -38,7 +38,7 @@ def as_account(plane: ControlPlane, namespace: str, name: str) -> Kube:
     configuration.ssl_ca_cert = str(plane.authority)
     configuration.api_key = {"BearerToken": chart.token(plane, namespace, name)}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
-    return Kube(ApiClient(configuration))
+    return Kube.of(configuration)
 
 
 def new_account(plane: ControlPlane) -> str:

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
+from elasticjob.kube.errors import (
+    ApiError,
+    Busy,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Terminating,
+    TimedOut,
+    Unavailable,
+)
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.reading import Pod
@@ -17,7 +26,7 @@ from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
@@ -86,13 +95,13 @@ class Gang(Concern):
         self._is_fresh, key = False, Key(meta["namespace"], meta["name"])
         try:
             there = await self._workloads.of(key, self._changed_at, within)
-        except FAILURES as error:
+        except ApiError as error:
             self._unseen = _trouble(error)
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
                 self._shares, self._are_left = self._shares or (), False
             return
         self._are_left = True
-        with suppress(*FAILURES):  # the next look tries again
+        with suppress(ApiError):  # the next look tries again
             self._are_left = not await delete_left(self._kube, key, there)
         own = (share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
@@ -105,7 +114,7 @@ class Gang(Concern):
         for name in share.flavors:
             try:
                 flavors.append(of_flavor(name, await self._workloads.flavor(name)))
-            except FAILURES as error:
+            except ApiError as error:
                 return Admitted(workload, problem=_unread(name, error))
         return admitted(workload, flavors, share.checks, spec.template)
 
@@ -194,11 +203,11 @@ class Gang(Concern):
         self._refused = None
         try:
             await self._apply(job, spec, plan)
-        except (Busy, TimeoutError):
+        except (Busy, TimedOut):
             self._within = WAITING_SECONDS
         except Terminating:
             raise
-        except FAILURES as error:
+        except ApiError as error:
             self._refused, self._within = _trouble(error), REFUSED_SECONDS
         else:
             self._within = CHANGED_SECONDS
@@ -266,22 +275,20 @@ class Gang(Concern):
         self._announced = reason, refused
 
 
-def _trouble(error: Exception) -> Trouble:
-    return Trouble(_remedy(error), isinstance(error, ApiError) and not isinstance(error, Unavailable))
+def _trouble(error: ApiError) -> Trouble:
+    return Trouble(_remedy(error), not isinstance(error, Unavailable))
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(error: ApiError) -> str:
     """Why the Workloads cannot be read or changed, and what to do about it."""
     if isinstance(error, NotFound):
         return NO_KUEUE
-    said = str(error) or type(error).__name__
-    if isinstance(error, Forbidden) and " cannot " in said:
-        return f"{NO_RIGHT} ({said})"
-    return f"Kueue's Workloads: {said}"
+    if isinstance(error, Forbidden) and " cannot " in str(error):
+        return f"{NO_RIGHT} ({error})"
+    return f"Kueue's Workloads: {error}"
 
 
-def _unread(flavor: str, error: Exception) -> str:
+def _unread(flavor: str, error: ApiError) -> str:
     """Why a pod cannot be made, and what to do about it."""
-    said = str(error) or type(error).__name__
     right = ": set the chart's value kueue.gang" if isinstance(error, Forbidden) else ""
-    return f"the ResourceFlavor {flavor}, by which Kueue has admitted the job, cannot be read{right} ({said})"
+    return f"the ResourceFlavor {flavor}, by which Kueue has admitted the job, cannot be read{right} ({error})"

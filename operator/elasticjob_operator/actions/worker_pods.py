@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar, cast
 
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating, TimedOut
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
@@ -138,10 +138,12 @@ class WorkerPods:
                 return Answer(taken=True, refusal=refusal)
             except (Busy, Terminating):
                 raise
-            except ApiError as error:
-                return Answer(refusal=refused(explained(NAMED.sub("", str(error)), pod)))
-            except TimeoutError as error:
+            except TimedOut as error:
                 return Answer(refusal=Refusal(f"{error}, as with a webhook that is slow"))
+            except ApiError as error:
+                if not error.status:  # nobody has refused it
+                    raise
+                return Answer(refusal=refused(explained(NAMED.sub("", str(error)), pod)))
         return Answer(made=True)
 
     async def _who_has(self, job: Object, pod_key: PodKey) -> str:

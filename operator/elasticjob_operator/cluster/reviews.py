@@ -43,7 +43,7 @@ class Reviews:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def judge(self, token: str) -> Verdict:
-        """The verdict on `token`. Raises FAILURES if the API server cannot be asked."""
+        """The verdict on `token`. Raises ApiError if the API server cannot be asked."""
         key = hashlib.sha256(token.encode()).digest()
         if (verdict := self._known(key)) is not None:
             return verdict

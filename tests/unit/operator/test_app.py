@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from elasticjob_operator import app, loop_watch, metrics
 from elasticjob_operator.cluster import leader
@@ -83,7 +83,7 @@ async def operator(
     """The whole of it, with kopf, beside one job; over connections if there is a `url`."""
 
     async def connect() -> Kube:
-        return Kube(ApiClient(Configuration(host=url))) if url else api.client()
+        return Kube.of(Configuration(host=url)) if url else api.client()
 
     quick = leader.Times(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
     monkeypatch.setattr(leader, "times_of", lambda _: quick)

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from elasticjob.health import Page
+from elasticjob.kube.errors import TimedOut
 from elasticjob_operator import certificate, metrics_server
 from elasticjob_operator.certificate import CertificateError, Mounted
 from elasticjob_operator.cluster.reviews import Verdict
@@ -24,7 +25,7 @@ VERDICTS = {"scraper": Verdict.GRANTED, "worker": Verdict.FORBIDDEN}
 
 async def judge(token: str) -> Verdict:
     if token == "away":
-        raise TimeoutError("no answer")
+        raise TimedOut("no answer")
     return VERDICTS.get(token, Verdict.UNKNOWN)
 
 

@@ -130,7 +130,7 @@ class TestWorkerPods:
             (refusal(403, 'pods "digits-0-0" is forbidden: exceeded quota: full'), "exceeded quota: full"),
             (refusal(422, 'Pod "digits-0-0" is invalid: spec.x: too large'), "spec.x: too large"),
             (refusal(500, "Internal error occurred: failed calling webhook"), "failed calling webhook"),
-            (LATE, "no answer from the API server within 15 s, as with a webhook that is slow"),
+            (LATE, "the API server did not answer within 15 s, as with a webhook that is slow"),
         ],
     )
     async def test_a_refusal_is_told_once_and_at_once(self, refused: Refusal, sentence: str) -> None:
@@ -269,7 +269,7 @@ async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCapture
         found.append(await server.client().try_template("ml", {}))
     assert found == ["no containers", None, None, None]
     assert "no right" in caplog.text
-    assert "could not be tried: POST /api/v1/namespaces/ml/podtemplates: no answer" in caplog.text
+    assert "could not be tried: POST /api/v1/namespaces/ml/podtemplates: the API server did not answer" in caplog.text
     server.refuses["POST podtemplates"] = refusal(429, "later")
     with pytest.raises(Busy):
         await server.client().try_template("ml", {})
