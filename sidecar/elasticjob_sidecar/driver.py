@@ -16,10 +16,8 @@ from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import (
-    NO_FAILURE,
     NO_LIMITS,
     UNKNOWN_TORCHRUN,
-    Failure,
     Handed,
     Limits,
     Torchrun,
@@ -31,7 +29,7 @@ from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_torch import wire
-from elasticjob_torch.wire import Code
+from elasticjob_torch.wire import NO_FAILURE, Code, Failure
 
 log = logging.getLogger(__name__)
 

@@ -68,6 +68,8 @@ def status_of(report: Report) -> ElasticJobStatus:
             stage=state.stage,
             scripts=state.scripts,
             failure=state.failure,
+            failure_of=state.failure_of,
+            failure_kind=state.failure_kind if state.failure else None,
             matched_rule=_matched_rule(state.matched),
             replaced=Members(state.replaced),
             planned=state.planned,

@@ -12,13 +12,20 @@ sidecar only, and only while it is Formed; after a Leave no round is handed that
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import (
+    Cause,
+    FailureKind,
+    Member,
+    Outcome,
+    RendezvousPhase,
+    RendezvousStatus,
+    RequestType,
+    WorkerRequest,
+)
 from elasticjob_sidecar.membership.model import (
-    NO_FAILURE,
     NO_LIMITS,
     UNKNOWN_TORCHRUN,
     Answer,
-    Failure,
     Handed,
     Limits,
     Torchrun,
@@ -35,7 +42,7 @@ from elasticjob_sidecar.membership.refusal import (
     trainer_lives,
 )
 from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
-from elasticjob_torch.wire import Code
+from elasticjob_torch.wire import NO_FAILURE, Code, Failure
 
 SUCCESSOR_SECONDS = 5.0
 
@@ -269,9 +276,8 @@ class Membership:
             event,
             after=after,
             cause=cause,
-            detail=failure.detail or None,
+            **_told(failure),
             live=waiter.live or None,
-            exit_code=failure.exit_code,
             last_call_seconds=waiter.limits.last_call,
             worker_lost_seconds=waiter.limits.worker_lost,
         )
@@ -299,7 +305,7 @@ class Membership:
     def _leave(self, event: Cause, cause: Cause | None = None, failure: Failure = NO_FAILURE) -> None:
         """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
-        self._move(event, cause=cause or event, detail=failure.detail or None, exit_code=failure.exit_code)
+        self._move(event, cause=cause or event, **_told(failure))
         self._timers.clear()
 
     def _has_left(self) -> bool:
@@ -369,3 +375,9 @@ class Membership:
     def _drop_waiter(self) -> None:
         self._waiter = None
         self._timers.pop("join", None)
+
+
+def _told(failure: Failure) -> dict[str, Any]:
+    """The fields of a request that tell of a failure."""
+    kind = FailureKind(failure.kind) if failure.detail else None
+    return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from elasticjob.api import Cause, Member
 from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_torch.wire import NO_FAILURE, Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +54,6 @@ class Torchrun(NamedTuple):
 
 
 UNKNOWN_TORCHRUN = Torchrun()
-
-
-class Failure(NamedTuple):
-    """What failed in a trainer's processes, for people, and their exit code; empty if nothing has."""
-
-    detail: str = ""
-    exit_code: int | None = None
-
-
-NO_FAILURE = Failure()
 
 
 @dataclass(frozen=True, slots=True)

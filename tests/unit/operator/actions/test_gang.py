@@ -39,6 +39,7 @@ NO_RIGHT = 'workloads.kueue.x-k8s.io is forbidden: User "operator" cannot list r
 NO_ACCESS = Refusal(403, "Forbidden", NO_RIGHT)
 NO_KUEUE = Refusal(404, "NotFound", "404 page not found")
 AWAY = Refusal(503, "ServiceUnavailable", "the webhook does not answer")
+UNANSWERED = "GET /apis/kueue.x-k8s.io/v1beta2/workloads"
 DENIED = 'admission webhook "x" denied the request: no'
 
 
@@ -316,7 +317,7 @@ async def test_an_operator_that_comes_later_does_not_announce_it_again(server: K
     [
         (NO_KUEUE, "spec.quotaAdmission is Gang, and the cluster has no Kueue"),
         (NO_ACCESS, "the operator may not see to it: set the chart's value kueue.gang (workloads."),
-        (None, "Kueue's Workloads: [Errno 111] Connection refused"),
+        (None, f"Kueue's Workloads: {UNANSWERED}: the API server does not answer: [Errno 111] Connection refused"),
     ],
 )
 async def test_workloads_that_cannot_be_seen(server: Kueue, error: Refusal | None, told: str) -> None:

@@ -3,9 +3,9 @@
 
 import asyncio
 
-import aiohttp
 import pytest
 
+from elasticjob.kube.errors import Unavailable
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.reviews import AT_ONCE, GRANTED_SECONDS, MAX_KEPT, REFUSED_SECONDS, Reviews, Verdict
 from support.recording_server import RecordingServer
@@ -77,7 +77,7 @@ async def test_many_who_ask_at_once_cost_few_requests(server: Reviewing) -> None
 async def test_what_could_not_be_asked_is_not_kept(server: Reviewing) -> None:
     judge = reviews_of(server, [100.0]).judge
     server.network.refusing = True
-    with pytest.raises(aiohttp.ClientConnectionError):
+    with pytest.raises(Unavailable):
         await judge("scraper")
     server.network.refusing = False
     assert await judge("scraper") is Verdict.GRANTED
