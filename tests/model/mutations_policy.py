@@ -70,7 +70,7 @@ MUTATIONS = mutations(
                 by="operator failure policy",
             ),
         ),
-        "elasticjob_sidecar.membership.machine:_told": (
+        "elasticjob_sidecar.membership.model:told_of": (
             omit(
                 "a sidecar does not tell the exit code of what failed",
                 "'exit_code': failure.exit_code",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from elasticjob.api import Cause, Member
+from elasticjob.api import Cause, FailureKind, Member
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_torch.wire import NO_FAILURE, Failure
 
@@ -71,3 +71,9 @@ class Waiter:
 
 
 Answer: TypeAlias = Handed | Refused
+
+
+def told_of(failure: Failure) -> dict[str, Any]:
+    """The fields of a request that tell of a failure."""
+    kind = FailureKind(failure.kind) if failure.detail else None
+    return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}
