@@ -18,8 +18,10 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
 from elasticjob_sidecar.links.links import Links
+from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
@@ -75,7 +77,7 @@ class Sidecar:
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, id, credentials), self.metrics.api_failed)
         membership = Membership(me, config.store_ready_seconds, recalled=False)
-        self.driver = Driver(membership, Scripts(config.save_seconds), self.record, self.metrics)
+        self.driver = Driver(membership, Concerns(Scripts(config.save_seconds), Stalls()), self.record, self.metrics)
         sized, seen = self.record.job_sized, self.driver.job_seen
         failed, limited = self.metrics.api_failed, self.driver.limited
         progressed = self.record.progress_shown

@@ -118,7 +118,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.driver:Driver._arm": (
             replace(
                 "time never runs out for the membership",
-                "None if at is None else asyncio.get_running_loop().call_at(at, self._tick)",
+                "asyncio.get_running_loop().call_at(at, self._tick)",
                 "None",
             ),
         ),

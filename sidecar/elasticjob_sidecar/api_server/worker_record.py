@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elasticjob.api import Members, Stall, WorkerRequest
+from elasticjob.api import Members, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavailable
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
@@ -123,9 +123,10 @@ class WorkerRecord:
         """All training processes have opted in, in a round, to live through changes. Written within seconds."""
         self._say(live=round)
 
-    def stall(self, stall: Stall | None) -> None:
-        """How far this worker is in a round without steps, written within seconds. None is not urgent."""
-        self._say(stall=stall)
+    def decide(self, **fields: Any) -> None:
+        """Fields of the status that concerns decide, such as how far this worker is in a round without steps. Written
+        within seconds; None is not urgent."""
+        self._say(**fields)
 
     def learned(self, imports: str) -> None:
         """The script's imports. Written within seconds."""

@@ -72,7 +72,7 @@ class TrainerApi:
         try:
             return await self._tell(
                 request,
-                lambda: None if driver.scripts.hold else view_of(driver.standing),
+                lambda: None if driver.holds else view_of(driver.standing),
                 lambda: driver.standing.stream == stream,  # a newer stream of the same trainer takes over
             )
         finally:  # the server cancels this handler as soon as the connection is lost
