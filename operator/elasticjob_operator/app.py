@@ -44,7 +44,7 @@ async def run(options: Options) -> int:
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     watches.ended = metrics.api_request_ended
     metrics.JOBS.each = options.job_metrics
-    looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
+    looking = asyncio.create_task(watch_loop(metrics.LongestStall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     try:

@@ -30,7 +30,7 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.concerns import concerns_of
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.evictions import Evictions
-from elasticjob_operator.job.measurements import Times
+from elasticjob_operator.job.measurements import JobTimes
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.outcome import Outcome
 from elasticjob_operator.job.report import Report
@@ -63,7 +63,7 @@ class Memory:
 
     uid: str
     epoch: int
-    times: Times
+    times: JobTimes
     template: TemplateCheck
     status: StatusWriter
     access: Access
@@ -165,7 +165,7 @@ class Memories:
         return Memory(
             uid,
             epoch,
-            Times(counted=now),
+            JobTimes(counted=now),
             template=TemplateCheck(kube, announcer, image),
             status=StatusWriter(kube, self._cache, self._leadership, announcer, rivalry),
             access=access,

@@ -25,7 +25,7 @@ from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.transport import PeerTransport
 from elasticjob_sidecar.store.trust import RoundTrust
 from elasticjob_sidecar.store.tunnel import Tunnel
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
@@ -83,7 +83,7 @@ class Sidecar:
         progressed = self.record.progress_shown
         self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited, progressed)
         refused = self.metrics.tunnels_refused
-        transport = Transport(
+        transport = PeerTransport(
             credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc(), ports.forwarded
         )
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)

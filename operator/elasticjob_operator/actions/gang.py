@@ -36,7 +36,7 @@ from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Ther
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.share import Share, share_of
-from elasticjob_operator.objects.admitted import Admitted, Update, admitted, of_flavor
+from elasticjob_operator.objects.admitted import Admission, Update, admitted, of_flavor
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
     LEAST,
@@ -77,7 +77,7 @@ class Gang(Concern):
         """`are_left`: an earlier job of the name was a gang, and may have left Workloads."""
         self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
         self._shares: tuple[Share, ...] | None = None
-        self._admitted: dict[int, Admitted] = {}  # for the shares that hold quota, by their numbers
+        self._admitted: dict[int, Admission] = {}  # for the shares that hold quota, by their numbers
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
         self._are_left = are_left  # Workloads of an earlier job of the name, whose pods still run
@@ -108,19 +108,19 @@ class Gang(Concern):
         self._is_fresh, self._unseen = True, None
         self._admitted = {one.number: await self._admission(one, job, spec) for one in self._shares if one.counts}
 
-    async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admitted:
+    async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admission:
         """What the share's pods get, or why there can be none."""
         workload, flavors = workload_name(job["metadata"]["name"], share.number), list[Update]()
         for name in share.flavors:
             try:
                 flavors.append(of_flavor(name, await self._workloads.flavor(name)))
             except ApiError as error:
-                return Admitted(workload, problem=_unread(name, error))
+                return Admission(workload, problem=_unread(name, error))
         return admitted(workload, flavors, share.checks, spec.template)
 
     def admissions(
         self, pods: Iterable[Pod], job: Object, spec: ElasticJobSpec, pod_keys: Sequence[PodKey]
-    ) -> dict[PodKey, Admitted]:
+    ) -> dict[PodKey, Admission]:
         """What each pod that is to be made gets from the quota that it uses. `pods`: the present pods, which use quota
         too."""
         if not (self._admitted and spec.admitted_as_gang):

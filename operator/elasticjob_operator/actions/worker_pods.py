@@ -28,7 +28,7 @@ from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.admitted import Admitted
+from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # the beginning of the API server's refusals; without it one cause has the same sentence for all workers
@@ -78,7 +78,7 @@ class WorkerPods:
         due: Collection[PodKey],
         imports: str = "",
         spares: Container[int] = (),
-        admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
+        admissions: Mapping[PodKey, Admission] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with the keys that are `due`. Some may have to be retried.
 
@@ -108,7 +108,7 @@ class WorkerPods:
         batch: str,
         nodes: Mapping[str, set[str]],
         imports: str,
-        admitted: Admitted | None,
+        admitted: Admission | None,
         pod_key: PodKey,
         *,
         spare: bool,

@@ -42,7 +42,7 @@ class StillWorking(Exception):
     """Work begun in a term did not end with it. Only the end of the process ends it."""
 
 
-class Times(NamedTuple):
+class LeaseTimes(NamedTuple):
     """All in seconds. `renew`: between renewals. `request`: for one request. `lost_after`: without a renewal until the
     leader stops. `duration`: without a renewal until another may lead."""
 
@@ -52,9 +52,9 @@ class Times(NamedTuple):
     duration: float
 
 
-def times_of(duration: float) -> Times:
+def times_of(duration: float) -> LeaseTimes:
     renew, request = min(RENEW_SHARE * duration, RENEW_SECONDS), min(REQUEST_SHARE * duration, REQUEST_SECONDS)
-    return Times(renew, request, LOST_SHARE * duration, duration)
+    return LeaseTimes(renew, request, LOST_SHARE * duration, duration)
 
 
 class LeaseClock:

@@ -123,7 +123,7 @@ class Reflector:
         return True
 
 
-class Settings(kopf.OperatorSettings):
+class KopfSettings(kopf.OperatorSettings):
     """kopf's settings, which kopf passes to its watches, with the objects that the watches need."""
 
     reflector: Reflector
@@ -131,7 +131,7 @@ class Settings(kopf.OperatorSettings):
 
 
 async def _continuous_watch(
-    *, settings: Settings, resource: Any, namespace: Any, operator_pause_waiter: Any
+    *, settings: KopfSettings, resource: Any, namespace: Any, operator_pause_waiter: Any
 ) -> AsyncIterator[Any]:
     """Replaces kopf's generator of the same name. kopf starts it again when it ends."""
     source = (resource.plural, namespace)

@@ -21,7 +21,7 @@ TIMES_AS_LONG = 20.0  # a listing is used at least, as it took: listings use at 
 Found = defaultdict[Key, list[Object]]
 
 
-class Answer(NamedTuple):
+class TimedListing(NamedTuple):
     """One listing. `began`: its begin, in monotonic seconds. `took`: its duration in seconds. `found`: its result or
     error."""
 
@@ -36,7 +36,7 @@ class Workloads:
     def __init__(self, kube: Kube, *, by_namespace: bool) -> None:
         self._kube, self._by_namespace = kube, by_namespace
         self._looking: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._answers: dict[str | None, Answer] = {}
+        self._answers: dict[str | None, TimedListing] = {}
         self._flavors: dict[str, tuple[float, Object]] = {}  # when it was read, and its spec
 
     async def of(self, key: Key, changed_at: float, within: float) -> list[Object]:
@@ -48,7 +48,7 @@ class Workloads:
             answer, now = self._answers.get(namespace), time.monotonic()
             if answer is None or not changed_at < answer.began > now - max(within, TIMES_AS_LONG * answer.took):
                 found = await self._list(namespace)
-                answer = self._answers[namespace] = Answer(now, time.monotonic() - now, found)
+                answer = self._answers[namespace] = TimedListing(now, time.monotonic() - now, found)
         if isinstance(answer.found, ApiError):
             raise answer.found
         return answer.found.get(key, [])

@@ -19,7 +19,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
 from elasticjob_operator.job.refusals import Refusal as Told
-from elasticjob_operator.objects.admitted import Admitted
+from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -233,7 +233,7 @@ class TestWorkerPods:
 
     async def test_a_pod_whose_quota_wants_other_nodes_than_the_template_is_not_made(self) -> None:
         pods, made = self.pods(), report(FORMED)
-        given = {(0, 0): Admitted("digits-0", problem="they differ")}
+        given = {(0, 0): Admission("digits-0", problem="they differ")}
         await pods.create(made, pods.due(made, pod_keys(0)), admissions=given)
         assert self.announced == ["Warning CreateFailed: worker 0: they differ"]
         assert self.asked == []
