@@ -24,7 +24,7 @@ RUN /opt/installer/bin/pip --python /opt/venv install --quiet --no-cache-dir --r
 
 # Compiled here, because the root is read-only later; unchecked, because the sources never change in an image.
 FROM python AS operator-sources
-COPY core/elasticjob /opt/venv/lib/python3.13/site-packages/elasticjob
+COPY core /opt/venv/lib/python3.13/site-packages
 COPY operator/elasticjob_operator /opt/venv/lib/python3.13/site-packages/elasticjob_operator
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/venv
 
@@ -52,7 +52,7 @@ COPY locks/sidecar.txt /locks/
 RUN /opt/installer/bin/pip --python /opt/venv install --quiet --no-cache-dir --require-hashes -r /locks/sidecar.txt
 
 FROM python AS sidecar-sources
-COPY core/elasticjob /opt/venv/lib/python3.13/site-packages/elasticjob
+COPY core /opt/venv/lib/python3.13/site-packages
 COPY sidecar/elasticjob_sidecar /opt/venv/lib/python3.13/site-packages/elasticjob_sidecar
 # what it shares with the plug-in, and no more of that
 COPY trainer/elasticjob_torch/__init__.py /opt/venv/lib/python3.13/site-packages/elasticjob_torch/

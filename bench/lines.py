@@ -24,12 +24,12 @@ from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.links.link import Line
 from elasticjob_sidecar.links.links import Links
-from elasticjob_sidecar.membership.link_monitor import Times, times_of
+from elasticjob_sidecar.membership.link_monitor import LinkTimes, times_of
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.transport import PeerTransport
 from support.pod_life import new_credentials
 from support.ports import free_port
 
@@ -69,7 +69,7 @@ class Worker:
     """The lines of one member."""
 
     def __init__(self, index: int, workers: int, store: str, credentials: Credentials) -> None:
-        self.transport, self.metrics = Transport(credentials, JOB_UID), Metrics()
+        self.transport, self.metrics = PeerTransport(credentials, JOB_UID), Metrics()
         driver: Driver = Stands(index, workers, store)  # type: ignore[assignment]
         self.lines = Links(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
 
@@ -113,10 +113,10 @@ async def others(workers: int, store: str) -> None:
     credentials = [new_credentials() for _ in range(1, workers)]
     times = times_of(workers, None)
     print(json.dumps([one.certificate for one in credentials]), flush=True)
-    await asyncio.gather(*(member(Transport(one, JOB_UID), store, times) for one in credentials))
+    await asyncio.gather(*(member(PeerTransport(one, JOB_UID), store, times) for one in credentials))
 
 
-async def member(transport: Transport, store: str, times: Times) -> None:
+async def member(transport: PeerTransport, store: str, times: LinkTimes) -> None:
     """Its line, without a look at who is silent: a thousand looks in one process would be most of what it does."""
     await asyncio.sleep(random.uniform(times.earliest, times.latest))
     while True:

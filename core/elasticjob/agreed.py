@@ -6,6 +6,7 @@ from elasticjob.heartbeats import MISSED_IN_RECORD, backstop_seconds, default_wo
 from elasticjob.rendezvous import Clocks, Matched, Spec, State
 from elasticjob.spec import ElasticJobSpec
 from elasticjob.status import ElasticJobStatus, MatchedRule
+from elasticjob.terms import FailureKind
 
 
 def limited(spec: ElasticJobSpec, admitted: Admitted | None) -> ElasticJobSpec:
@@ -62,6 +63,8 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         stage=agreed.stage,
         scripts=agreed.scripts,
         failure=agreed.failure,
+        failure_of=agreed.failure_of,
+        failure_kind=agreed.failure_kind or FailureKind.UNKNOWN,
         matched=_matched(agreed.matched_rule),
         replaced=tuple(agreed.replaced),
         planned=agreed.planned,

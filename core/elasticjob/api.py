@@ -48,7 +48,7 @@ from elasticjob.status import (
     Progress,
     RendezvousStatus,
 )
-from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, FailureKind, Outcome, ProcessState, RendezvousPhase, RequestType
 from elasticjob.timing import RendezvousSpec
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "JOB_NAME_LENGTH",
     "Outcome",
     "PodFailurePolicy",
+    "FailureKind",
     "ProcessState",
     "Progress",
     "RendezvousPhase",
@@ -135,6 +136,11 @@ class WorkerRequest(Model):
         None,
         max_length=DETAIL_LENGTH,
         description="Join, Leave: what failed in the worker's processes in the last round, for people.",
+    )
+    failure_kind: FailureKind | None = Field(
+        None,
+        description="Join, Leave: what detail tells of the failure's cause: Message, ExitCode, Signal, Unknown or "
+        "BrokenConnection.",
     )
     live: bool | None = Field(
         None,

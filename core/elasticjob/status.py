@@ -17,6 +17,7 @@ from elasticjob.fields import (
     ConditionReason,
     ConditionType,
     Count,
+    Index,
     Message,
     Metrics,
     ObjectName,
@@ -30,7 +31,7 @@ from elasticjob.fields import (
 from elasticjob.history import NodeFailures, RoundRecord
 from elasticjob.members import Members
 from elasticjob.schema import MembersField, Model, Replacements, is_empty
-from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
+from elasticjob.terms import FailureKind, Outcome, PolicyAction, RendezvousPhase
 
 
 class Ping(Model):
@@ -122,6 +123,10 @@ class RendezvousStatus(Model):
         exclude_if=is_empty,
         description="The failure of the last formed round, until it is judged, when the group forms again: only then "
         "is it known whether it counts against spec.maxRestarts.",
+    )
+    failure_of: Index | None = Field(None, description="The worker that it is of.")
+    failure_kind: FailureKind | None = Field(
+        None, description="What it tells of its cause. The failure of a round is the most telling one of its members."
     )
     matched_rule: MatchedRule | None = Field(
         None,

@@ -51,6 +51,22 @@ class Cause(StrEnum):
     JOIN_TIMEOUT = "JoinTimeout"
 
 
+class FailureKind(StrEnum):
+    """What a report of a failure tells of its cause, the most telling first: the message of a process that failed, its
+    exit code, a signal that ended it, nothing, or only that its connection to another one broke."""
+
+    MESSAGE = "Message"
+    EXIT_CODE = "ExitCode"
+    SIGNAL = "Signal"
+    UNKNOWN = "Unknown"
+    BROKEN_CONNECTION = "BrokenConnection"
+
+    @property
+    def place(self) -> int:
+        """Its position in that order, from 0."""
+        return list(FailureKind).index(self)
+
+
 class Loss(StrEnum):
     """Why a worker was lost."""
 

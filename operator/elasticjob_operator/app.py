@@ -11,11 +11,11 @@ from enum import Enum, auto
 import kopf
 
 from elasticjob.health import HealthServer
-from elasticjob.kube.errors import Forbidden
+from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.paths import NODES
 from elasticjob_operator import certificate, health, metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
@@ -64,7 +64,7 @@ async def _run_for_a_term(options: Options, stopped: asyncio.Event) -> End:
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     watches.ended = metrics.api_request_ended
     metrics.JOBS.each = options.job_metrics
-    looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
+    looking = asyncio.create_task(watch_loop(metrics.LongestStall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     lease = options.lease_namespace, options.lease_name
@@ -99,7 +99,7 @@ async def _lease_lost(stopped: asyncio.Event) -> End:
 
 async def _connect() -> Kube:
     kube = await Kube.connect()
-    kube.ended = metrics.api_request_ended
+    kube.transport.ended = metrics.api_request_ended
     return kube
 
 
@@ -205,8 +205,8 @@ async def may_watch_nodes(kube: Kube) -> bool:
         except Forbidden as error:
             log.warning("no drain or label of a node will be seen, see --watch-nodes: %s", error)
             return False
-        except FAILURES as error:
-            log.warning("the nodes could not be listed: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("the nodes could not be listed: %s", error)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -217,6 +217,6 @@ async def until_served(kube: Kube) -> None:
             if not (unserved := await kube.unserved()):
                 return
             log.warning("the API server does not serve %s: waiting for the CRDs", " and ".join(sorted(unserved)))
-        except FAILURES as error:
-            log.warning("the CRDs could not be looked for: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("the CRDs could not be looked for: %s", error)
         await asyncio.sleep(CRDS_SECONDS)

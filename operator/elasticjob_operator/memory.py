@@ -30,7 +30,7 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.concerns import concerns_of
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.evictions import Evictions
-from elasticjob_operator.job.measurements import Times
+from elasticjob_operator.job.measurements import JobTimes
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.outcome import Outcome
 from elasticjob_operator.job.report import Report
@@ -63,7 +63,7 @@ class Memory:
 
     uid: str
     epoch: int
-    times: Times
+    times: JobTimes
     template: TemplateCheck
     status: StatusWriter
     access: Access
@@ -132,7 +132,7 @@ class Memories:
         self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
-        """The memory of job `key`; None without a job. Raises FAILURES until everything has been listed."""
+        """The memory of job `key`; None without a job. Raises ApiError until everything has been listed."""
         await self._list()
         await self.leftovers.take_over()
         view, epoch = self._cache.view(key), self._leadership.clock.epoch
@@ -171,7 +171,7 @@ class Memories:
         return Memory(
             uid,
             epoch,
-            Times(counted=now),
+            JobTimes(counted=now),
             template=TemplateCheck(kube, announcer, image),
             status=StatusWriter(kube, self._cache, self._leadership, announcer, rivalry),
             access=access,

@@ -184,7 +184,7 @@ JOBS = Jobs()
 REGISTRY.register(JOBS)
 
 
-class Stall:
+class LongestStall:
     """The longest stall of the event loop so far."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from http import HTTPStatus
 
 from elasticjob.connection_slots import ConnectionSlots
 from elasticjob.health import WAITING, Page, Pages, error_page, listener, page_for
-from elasticjob_operator.cluster.client import FAILURES
-from elasticjob_operator.cluster.reviews import METRICS_PATH, Verdict
+from elasticjob.kube.errors import ApiError
+from elasticjob_operator.cluster.reviews import METRICS_PATH, TokenVerdict
 
 SLOTS, AT_ONCE = 64, 16
 CALL_SECONDS = 5.0
@@ -30,7 +30,10 @@ class MetricsServer:
     """Serves `metrics` to callers whose token `judge` accepts. `tls` gives the settings for each connection."""
 
     def __init__(
-        self, metrics: Callable[[], Page], judge: Callable[[str], Awaitable[Verdict]], tls: Callable[[], ssl.SSLContext]
+        self,
+        metrics: Callable[[], Page],
+        judge: Callable[[str], Awaitable[TokenVerdict]],
+        tls: Callable[[], ssl.SSLContext],
     ) -> None:
         self.port = 0
         self.slots = ConnectionSlots(SLOTS)
@@ -92,12 +95,12 @@ class MetricsServer:
         """The page that is sent instead; None if the caller may read the metrics."""
         try:
             verdict = await self._judge(token)
-        except FAILURES as error:
-            log.warning("who asks for the metrics could not be found out: %s", str(error) or type(error).__name__)
+        except ApiError as error:
+            log.warning("who asks for the metrics could not be found out: %s", error)
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the API server could not be asked whose token this is")
-        if verdict is Verdict.UNKNOWN:
+        if verdict is TokenVerdict.UNKNOWN:
             return _refused(HTTPStatus.UNAUTHORIZED, "the API server knows nobody by this token")
-        if verdict is Verdict.FORBIDDEN:
+        if verdict is TokenVerdict.FORBIDDEN:
             sentence = f"this user may not get {METRICS_PATH}: the chart's ClusterRole ...-metrics-reader lets it"
             return _refused(HTTPStatus.FORBIDDEN, sentence)
         return None

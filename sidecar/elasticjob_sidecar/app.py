@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
-from elasticjob_sidecar.api_server.client import Kube, KubeApi
+from elasticjob_sidecar.api_server.client import Kube, KubeApi, connected
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.api_server.job_watch import JobWatch
@@ -18,12 +18,14 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
 from elasticjob_sidecar.links.links import Links
+from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.transport import PeerTransport
 from elasticjob_sidecar.store.trust import RoundTrust
 from elasticjob_sidecar.store.tunnel import Tunnel
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
@@ -75,14 +77,14 @@ class Sidecar:
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, id, credentials), self.metrics.api_failed)
         membership = Membership(me, config.store_ready_seconds, recalled=False)
-        self.driver = Driver(membership, Scripts(config.save_seconds), self.record, self.metrics)
+        self.driver = Driver(membership, Concerns(Scripts(config.save_seconds), Stalls()), self.record, self.metrics)
         sized, seen = self.record.job_sized, self.driver.job_seen
         failed, limited = self.metrics.api_failed, self.driver.limited
         progressed = self.record.progress_shown
         heard = self.driver.api_heard
         self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited, progressed, heard)
         refused = self.metrics.tunnels_refused
-        transport = Transport(
+        transport = PeerTransport(
             credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc(), ports.forwarded
         )
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
@@ -161,7 +163,7 @@ async def run(
     except (OSError, ValueError) as error:
         raise StartError(f"{config.state_dir} cannot hold how often this sidecar was started: {error}") from None
     try:
-        kube = Kube(config.namespace, server or InCluster.load())
+        kube = Kube(config.namespace, connected(server or InCluster.load()))
     except ConfigError as error:
         raise StartError(str(error)) from None
     sidecar = Sidecar(config, id, kube, credentials, ports or Ports.of(config))

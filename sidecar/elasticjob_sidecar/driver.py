@@ -14,12 +14,11 @@ from elasticjob import logs
 from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import (
-    NO_FAILURE,
     NO_LIMITS,
     UNKNOWN_TORCHRUN,
-    Failure,
     Handed,
     Limits,
     Torchrun,
@@ -27,28 +26,25 @@ from elasticjob_sidecar.membership.model import (
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Refused, superseded
-from elasticjob_sidecar.membership.scripts import Scripts
-from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_torch import wire
-from elasticjob_torch.wire import Code
+from elasticjob_torch.wire import NO_FAILURE, Code, Failure
 
 log = logging.getLogger(__name__)
 
 
 class Driver:
-    def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
-        self._machine, self.scripts = membership, scripts
+    def __init__(self, membership: Membership, concerns: Concerns, record: WorkerRecord, metrics: Metrics) -> None:
+        self._machine, self._concerns = membership, concerns
         self._record, self.metrics = record, metrics
-        self._stalls = Stalls()
         record.recall = self.recall
         self._output = membership.take()
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._look: asyncio.TimerHandle | None = None  # for stalls; a report delays its result, not the look
         self._logged = ""
-        self._holding = False
         self.api_away = False  # the API server is not heard
+        self._sentences = [concern.sentence for concern in concerns]
+        self._status = {name: value for concern in concerns for name, value in concern.status.items()}
 
     @property
     def standing(self) -> Standing:
@@ -59,6 +55,11 @@ class Driver:
     def ready(self) -> bool:
         """Whether the worker's record is written and its job was seen."""
         return self._record.established and self.standing.job is not None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the change of the group is withheld from the trainer."""
+        return any(concern.hold for concern in self._concerns)
 
     @property
     def next_change(self) -> asyncio.Event:
@@ -160,41 +161,38 @@ class Driver:
 
     def watch(self, script: str, saves: bool) -> int:
         """A training script opens its stream. Raises Refused."""
-        stream = self.scripts.opened(script, saves)
+        stream = self._concerns.scripts.opened(script, saves)
         self._settle()
         return stream
 
     def unwatch(self, stream: int) -> None:
-        self.scripts.closed(stream)
+        self._concerns.scripts.closed(stream)
         self._settle()
 
     def saved(self, script: str, round: int) -> None:
         """A training script wants to save at a planned end, and has saved for the end of `round`."""
-        self.scripts.saves(script, round)
+        self._concerns.scripts.saves(script, round)
         self._settle()
 
     def report(self, progress: Progress, local_rank: int) -> None:
-        if self.scripts.may_report(self.standing, local_rank):
+        if self._concerns.scripts.may_report(self.standing, local_rank):
             if progress.step is not None:
                 self.metrics.first_step.reported(self._now())
                 self._record.stepped(self.standing.held)
             self._record.report(progress)
-        self._stalls.reported(self.standing, local_rank, progress.step, self._now())
-        self._look_at_stalls()
+        self._concerns.stalls.reported(self.standing, local_rank, progress.step, self._now())
+        self._look()
 
     def limited(self, progress_deadline: int | None) -> None:
         """Set the seconds without a report after which the training stalls."""
-        self._stalls.deadline = progress_deadline
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
-        self._look_at_stalls()
+        self._concerns.stalls.deadline = progress_deadline
+        self._look()
 
     def looked(self, trainer: str, round: int, process: ProcessState, local_rank: int) -> None:
         """The trainer reports the state of its training processes. Raises Refused."""
         self._machine.looked(trainer, round)
-        self._stalls.looked(self.standing, process, local_rank)
-        self._look_at_stalls()
+        self._concerns.stalls.looked(self.standing, process, local_rank)
+        self._look()
 
     def lives(self, trainer: str, round: int) -> None:
         """All training processes of the round have opted in to live through changes. Raises Refused."""
@@ -260,19 +258,13 @@ class Driver:
             self.metrics.acks.inc()
         if self.standing.mode is not before.mode:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
-        self._look_at_scripts()
-        self._look_at_stalls()
-        self._arm()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._look()
         next_change, self._next_change = self._next_change, asyncio.Event()
         next_change.set()
         return output
-
-    def _look_at_scripts(self) -> None:
-        scripts = self.scripts
-        scripts.look(self.standing, self._now())
-        if scripts.hold is not self._holding:
-            self._holding = scripts.hold
-            log.info("the trainer is told %s", "when its scripts have saved" if scripts.hold else "now")
 
     def _answer(self, ticket: asyncio.Future[Any], answer: Handed | Refused) -> None:
         if isinstance(answer, Handed):
@@ -290,35 +282,38 @@ class Driver:
         else:
             ticket.set_exception(answer)
 
-    def _look_at_stalls(self) -> None:
-        """Check for stalls, separately from the other inputs: scripts report every second, and no caller waits for the
+    def _look(self) -> None:
+        """Have the concerns look. After reports that is all: scripts report every second, and nobody waits for a
         result."""
-        now, stalls = self._now(), self._stalls
-        before = stalls.word
-        stalls.look(self.standing, now)
-        if stalls.word != before:
-            if stalls.word is not None and (before is None or before.stalled is not stalls.word.stalled):
-                step = "none" if stalls.word.step is None else stalls.word.step
-                log.info("the script %s, its last step is %s", "stalls" if stalls.word.stalled else "goes on", step)
-            self._record.stall(stalls.word)
-        at = stalls.wake_at
-        if at is not None and self._look is None:
-            self._look = asyncio.get_running_loop().call_at(at, self._look_again)
-
-    def _look_again(self) -> None:
-        self._look = None
-        self._look_at_stalls()
+        status: dict[str, Any] = {}
+        for place, concern in enumerate(self._concerns):
+            concern.look(self.standing, self._now())
+            status |= concern.status
+            if concern.sentence != self._sentences[place]:
+                self._sentences[place] = concern.sentence
+                if concern.sentence:
+                    log.info(concern.sentence)
+        if status != self._status:
+            self._status = status
+            self._record.decide(**status)
+        self._arm()
 
     def _arm(self) -> None:
+        """Look again when time alone may change something. If an input has put that off, the earlier look does that."""
+        times = (self._output.wake_at, *(concern.wake_at for concern in self._concerns))
+        at = min((at for at in times if at is not None), default=None)
+        if at is None or (self._timer is not None and self._timer.when() <= at):
+            return
         if self._timer is not None:
             self._timer.cancel()
-        at = min((at for at in (self._output.wake_at, self.scripts.wake_at) if at is not None), default=None)
-        self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._tick)
+        self._timer = asyncio.get_running_loop().call_at(at, self._tick)
 
     def _tick(self) -> None:
+        self._timer, due = None, self._output.wake_at
         self._machine.tick(self._now())
         output = self._settle()
-        if output.standing.mode is Mode.IDLE and output.request is not None:
+        is_up = due is not None and due <= self._now()
+        if is_up and output.standing.mode is Mode.IDLE and output.request is not None:
             log.warning("time is up: %s", output.request.cause)
 
     @staticmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api.operators import Operators, Witness
 from support import ControlPlane, started
@@ -46,7 +46,7 @@ def with_others_crds(with_crds: ControlPlane) -> ControlPlane:
 async def operators(with_crds: ControlPlane) -> AsyncIterator[Operators]:
     configuration = Configuration()
     await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
-    kube = Witness(ApiClient(configuration))
+    kube = Witness.of(configuration)
     kube.asked = []
     yield Operators(kube)
     await kube.close()

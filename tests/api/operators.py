@@ -50,7 +50,7 @@ class Leader:
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
         self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
-        watched = Witness(kube._client)
+        watched = Witness(kube.transport)
         watched.asked = []  # what a watch asks for is nobody's concern
         self._watches = Reflector(watched, self._cache)
         kube.asked = []

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from elasticjob.objects import Object
-from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.client import Kube, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from support import ControlPlane
 
@@ -20,4 +20,5 @@ def pod_client(plane: ControlPlane, job: str, pod: Object, directory: Path) -> K
     token = directory / f"{name}.token"
     token.write_text(plane.request("POST", path, {"spec": {"boundObjectRef": bound}})["status"]["token"])
     server = urlsplit(plane.server)
-    return Kube("default", InCluster(str(server.hostname), int(server.port or 0), token, plane.authority))
+    place = InCluster(str(server.hostname), int(server.port or 0), token, plane.authority)
+    return Kube("default", connected(place))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart
 from api.operators import JOBS, Operators, Witness, job_body, new_job
@@ -40,7 +40,7 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
     configuration.ssl_ca_cert = str(plane.authority)
     configuration.api_key = {"BearerToken": chart.token(plane, chart.NAMESPACE, chart.OPERATOR)}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
-    kube = Witness(ApiClient(configuration))
+    kube = Witness.of(configuration)
     kube.asked = []
     yield Operators(kube)
     await kube.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart, test_crd_upgrade
 from api.operators import JOBS, Operators, Witness
@@ -77,7 +77,7 @@ account = test_crd_upgrade.account
 async def operators(plane: ControlPlane) -> AsyncIterator[Operators]:
     configuration = Configuration()
     await config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-    kube = Witness(ApiClient(configuration))
+    kube = Witness.of(configuration)
     kube.asked = []
     yield Operators(kube)
     await kube.close()

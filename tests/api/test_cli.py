@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart
 from api.operators import JOBS, Leader, Operators, Witness, job_body, new_job
@@ -102,7 +102,7 @@ async def limited(plane: ControlPlane) -> AsyncIterator[Operators]:
     configuration.ssl_ca_cert = str(plane.authority)
     configuration.api_key = {"BearerToken": chart.token(plane, "default", name)}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
-    kube = Witness(ApiClient(configuration))
+    kube = Witness.of(configuration)
     kube.asked = []
     yield Operators(kube)
     await kube.close()

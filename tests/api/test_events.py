@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api.operators import JOBS, new_job
 from elasticjob_operator.cluster.client import Kube
@@ -23,7 +23,7 @@ SECONDS = 90.0
 async def kube(with_crds: ControlPlane) -> AsyncIterator[Kube]:
     configuration = Configuration()
     await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
-    made = Kube(ApiClient(configuration))
+    made = Kube.of(configuration)
     yield made
     await made.close()
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart
 from api.conftest import CRDS
@@ -106,7 +106,7 @@ async def under_last_crds() -> AsyncIterator[Story]:
         plane.install_crds(*sorted(LAST.glob("elastic*.yaml")))
         configuration = Configuration()
         await config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-        kube = Witness(ApiClient(configuration))
+        kube = Witness.of(configuration)
         kube.asked = []
         yield Story(plane, await Operators(kube).lead())
         await kube.close()

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from api import chart
 from elasticjob.kube.errors import Forbidden
 from elasticjob_operator import certificate, health
 from elasticjob_operator.cluster import reviews
 from elasticjob_operator.cluster.client import Kube
-from elasticjob_operator.cluster.reviews import Reviews, Verdict
+from elasticjob_operator.cluster.reviews import Reviews, TokenVerdict
 from elasticjob_operator.metrics_server import MetricsServer
 from support import ControlPlane, waiting
 
@@ -38,7 +38,7 @@ def as_account(plane: ControlPlane, namespace: str, name: str) -> Kube:
     configuration.ssl_ca_cert = str(plane.authority)
     configuration.api_key = {"BearerToken": chart.token(plane, namespace, name)}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
-    return Kube(ApiClient(configuration))
+    return Kube.of(configuration)
 
 
 def new_account(plane: ControlPlane) -> str:
@@ -57,7 +57,7 @@ def let_read(plane: ControlPlane, account: str) -> str:
     return f"{path}/{account}"
 
 
-async def until(judge: Reviews, token: str, verdict: Verdict) -> None:
+async def until(judge: Reviews, token: str, verdict: TokenVerdict) -> None:
     """The API server's authorizer learns of a binding by a watch of its own."""
 
     async def judged() -> bool:
@@ -69,23 +69,23 @@ async def until(judge: Reviews, token: str, verdict: Verdict) -> None:
 async def test_the_right_comes_and_goes_with_the_binding(kube: Kube, plane: ControlPlane) -> None:
     judge, account = Reviews(kube), new_account(plane)
     token = chart.token(plane, "default", account)
-    assert await judge.judge(token) is Verdict.FORBIDDEN
+    assert await judge.judge(token) is TokenVerdict.FORBIDDEN
     binding = let_read(plane, account)
-    await until(judge, token, Verdict.GRANTED)
+    await until(judge, token, TokenVerdict.GRANTED)
     plane.request("DELETE", binding)
-    await until(judge, token, Verdict.FORBIDDEN)
-    assert await judge.judge(token[:-4] + "AAAA") is Verdict.UNKNOWN
-    assert await judge.judge("no token at all") is Verdict.UNKNOWN
-    assert await judge.judge("x" * 15_000) is Verdict.UNKNOWN
+    await until(judge, token, TokenVerdict.FORBIDDEN)
+    assert await judge.judge(token[:-4] + "AAAA") is TokenVerdict.UNKNOWN
+    assert await judge.judge("no token at all") is TokenVerdict.UNKNOWN
+    assert await judge.judge("x" * 15_000) is TokenVerdict.UNKNOWN
     plane.request("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{account}")
-    await until(judge, token, Verdict.UNKNOWN)
+    await until(judge, token, TokenVerdict.UNKNOWN)
 
 
 async def test_a_scraper_gets_the_metrics(kube: Kube, plane: ControlPlane) -> None:
     account = new_account(plane)
     let_read(plane, account)
     token = chart.token(plane, "default", account)
-    await until(Reviews(kube), token, Verdict.GRANTED)
+    await until(Reviews(kube), token, TokenVerdict.GRANTED)
     server = MetricsServer(health.metrics_page(), Reviews(kube).judge, certificate.contexts(""))
     await server.listen(0)
     async with aiohttp.ClientSession(f"https://127.0.0.1:{server.port}") as http:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
 from elasticjob.api import API_VERSION
 from elasticjob.kube.errors import Forbidden
@@ -88,7 +88,7 @@ async def operated(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(f"elasticjob_operator.job.pace.{name}", value)
     configuration = Configuration()
     await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
-    kube = Kube(ApiClient(configuration))
+    kube = Kube.of(configuration)
     leadership = Leadership(kube, "default", f"lease-{secrets.token_hex(3)}", "test")
     await leadership.acquire()
     yield OperatedJob(with_crds, kube, leadership)

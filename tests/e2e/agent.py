@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from group import SUMS
 
@@ -30,7 +29,7 @@ from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.sidecar.errors import Closed, Leaving, NoTrainer, RoundBroken, SidecarError, StageFinished
-from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
+from elasticjob_torch.wire import LEFT_EXIT_CODE, NO_FAILURE, Failure, FailureKind, Round
 
 LOOK_SECONDS = 0.1  # as torchrun's --monitor-interval
 STORE_SECONDS = 300.0
@@ -81,13 +80,6 @@ class Caller(socketserver.StreamRequestHandler):
         self.server.members.discard(self)
 
 
-class Failure(NamedTuple):
-    """What failed, and its exit code; empty where the group has changed."""
-
-    said: str = ""
-    exit_code: int | None = None
-
-
 class Script:
     """The training process of one round."""
 
@@ -132,7 +124,9 @@ class Script:
         code = self._process.returncode
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         said = json.loads(self._said.read_text())["message"]["message"] if self._said.exists() else ""
-        return Failure(f"rank {self.rank}, {how}" + (f": {said}" if said else ""), code if code >= 0 else 128 - code)
+        kind = FailureKind.SIGNAL if code < 0 else FailureKind.MESSAGE if said else FailureKind.EXIT_CODE
+        detail = f"rank {self.rank}, {how}" + (f": {said}" if said else "")
+        return Failure(detail, code if code >= 0 else 128 - code, kind)
 
 
 def train(membership: Membership, handed: Round, command: list[str], stop_seconds: float) -> Failure | None:
@@ -149,7 +143,7 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
         try:
             while script.code is None:
                 if membership.notice_change():
-                    return Failure()
+                    return NO_FAILURE
                 stalls.look(membership.view, [script.pid])
                 time.sleep(LOOK_SECONDS)
         finally:
@@ -168,10 +162,10 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
 
 def run(membership: Membership, command: list[str], stop_seconds: float) -> int | str:
     """Round after round; returns what to exit with."""
-    failure: Failure | None = Failure()
+    failure: Failure | None = NO_FAILURE
     while failure is not None:
         try:
-            handed = membership.join(*failure)
+            handed = membership.join(failure)
         except StageFinished as error:
             log.info("nothing left to do: %s", error)
             return 0
@@ -185,7 +179,7 @@ def run(membership: Membership, command: list[str], stop_seconds: float) -> int 
         except (RoundBroken, NoTrainer) as error:
             log.info("round %d is passed over: %s", handed.number, error)
             membership.give_up(handed)
-            failure = Failure()
+            failure = NO_FAILURE
     return 0
 
 

@@ -20,7 +20,13 @@ from typing import NamedTuple
 from model.code_patterns import Place, change, nodes_of, places
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("core/elasticjob", "operator/elasticjob_operator", "sidecar/elasticjob_sidecar", "trainer/elasticjob_torch")
+PARTS = (
+    "core/elasticjob",
+    "core/elasticjob_http",
+    "operator/elasticjob_operator",
+    "sidecar/elasticjob_sidecar",
+    "trainer/elasticjob_torch",
+)
 
 
 class CannotBeMade(Exception):

@@ -20,7 +20,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.policy:_matched_others": (
             omit("how a spare's trainer ended once ends the job when its node is lost", "lost.cause not in RUNS_ON"),
         ),
-        "elasticjob.rendezvous.decide:_within_budget": (
+        "elasticjob.rendezvous.budget:is_within_budget": (
             omit("a failure counts though the policy ignores it", "policy.is_ignored(step)"),
         ),
         "elasticjob.rendezvous.losses:_training_failed": (
@@ -70,10 +70,10 @@ MUTATIONS = mutations(
                 by="operator failure policy",
             ),
         ),
-        "elasticjob_sidecar.membership.machine:Membership._announce": (
+        "elasticjob_sidecar.membership.model:told_of": (
             omit(
                 "a sidecar does not tell the exit code of what failed",
-                "exit_code=failure.exit_code",
+                "'exit_code': failure.exit_code",
                 by="sidecar over the wire",
             ),
         ),

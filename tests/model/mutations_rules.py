@@ -28,13 +28,20 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.decide:RULES": (
             omit("who waits for a lost member is not told before all have saved", "hurry_after_loss"),
-            omit("an index is never forgiven its failures", "forgive_failures"),
-            omit("a failure too many waits for a round that could form", "end_beyond_budget", by="core transcripts"),
+            omit("an index is never forgiven its failures", "budget.forgive_failures"),
+            omit(
+                "a failure too many waits for a round that could form",
+                "budget.end_beyond_budget",
+                by="core transcripts",
+            ),
             omit("whose connection broke is the cause, as it was heard of first", "name_cause", by="core transcripts"),
         ),
         "elasticjob.rendezvous.accounts:better_account": (
             replace(
-                "what is added to a reason is not read", "kind < now or says_more", "kind < now", by="core transcripts"
+                "what is added to a reason is not read",
+                "one.kind.place < now.place or says_more",
+                "one.kind.place < now.place",
+                by="core transcripts",
             ),
         ),
         "elasticjob.rendezvous.endings:note_finished": (
@@ -52,7 +59,7 @@ MUTATIONS = mutations(
                 by="composed",
             ),
         ),
-        "elasticjob.rendezvous.decide:note_heartbeats": (
+        "elasticjob.rendezvous.detector_rules:note_heartbeats": (
             replace(
                 "a worker that writes nothing from the beginning is never suspected",
                 "last = known.get(member)",
@@ -92,13 +99,13 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.decide:form_round": (
             replace("a suspended job times out", "step.spec.suspend", "False", by="operator"),
         ),
-        "elasticjob.rendezvous.decide:_within_budget": (
+        "elasticjob.rendezvous.budget:is_within_budget": (
             replace("the budget of failures has no end", "restarts <= step.spec.max_restarts", "True", by="operator"),
         ),
         "elasticjob.rendezvous.decide:_form": (
             replace("the store is the last rank's", "members[0]", "members[-1]", by="composed"),
         ),
-        "elasticjob.rendezvous.decide:reset_restarts": (
+        "elasticjob.rendezvous.budget:reset_restarts": (
             omit("failures are forgotten while a round is forming", "step.state.phase is FORMED", by="operator"),
         ),
         "elasticjob.rendezvous.losses:_trains_or_was_notified": (
@@ -441,7 +448,7 @@ MUTATIONS = mutations(
                 "...",
             ),
         ),
-        "elasticjob_sidecar.membership.machine:Membership._final_answer": (
+        "elasticjob_sidecar.membership.answers:final_answer": (
             replace(
                 "a trainer's successor is handed the same round",
                 "waiter.after < now.handed.round == now.held",

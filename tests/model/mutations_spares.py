@@ -76,7 +76,7 @@ MUTATIONS = mutations(
                 "()",
             ),
         ),
-        "elasticjob.rendezvous.decide:forgive_failures": (
+        "elasticjob.rendezvous.budget:forgive_failures": (
             omit(
                 "spares: one that waits for good keeps its failures",
                 "not (index in spares and step.now >= forgotten(known))",

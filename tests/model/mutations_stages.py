@@ -88,10 +88,10 @@ MUTATIONS = mutations(
                 by="sidecar membership",
             ),
         ),
-        "elasticjob_sidecar.membership.machine:Membership._final_answer": (
+        "elasticjob_sidecar.membership.answers:final_answer": (
             replace(
                 "stages: a torchrun waits for a stage that is finished",
-                "stage <= max(self._torchruns.succeeded, job.stage - 1)",
+                "stage <= max(torchruns.succeeded, job.stage - 1)",
                 "False",
                 by="sidecar membership",
             ),

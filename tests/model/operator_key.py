@@ -19,8 +19,9 @@ from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_system import OperatorSystem
 from model.state_key import asks_anew, failures_key, finishing_key, matched_key, must_know, ping_key, stood_key
 
-# the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it
-must_know(Request, "type after round stage script cause detail live last_call worker_lost")
+# the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it; nor do
+# they tell a `kind`
+must_know(Request, "type after round stage script cause detail kind live last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 SETTLE_SECONDS = 5.0  # of a new operator

@@ -24,8 +24,8 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure matched replaced planned live restart_round waiting spares ping pinged store outcome reason "
-    "cause",
+    "restarts failure failure_of failure_kind matched replaced planned live restart_round waiting spares ping pinged "
+    "store outcome reason cause",
 )
 must_know(
     Clocks,
@@ -36,8 +36,8 @@ must_know(Failures, "in_a_row before_any_round since why")
 must_know(Finishing, "crashes since")
 must_know(
     Worker,
-    "index replacement pod deleting crashes id address request heartbeat suspects ack detail invalid disrupted "
-    "rejected outdated draining unhealthy unready hung cut_off live_in matched topology",
+    "index replacement pod deleting crashes id address request heartbeat suspects ack detail kind invalid "
+    "disrupted rejected outdated draining unhealthy unready hung cut_off live_in matched topology",
 )
 must_know(
     Spec,
@@ -49,7 +49,8 @@ must_know(
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
 # What `State.replicas` was makes a difference to texts only, and of the times of restarts it matters whether the last
 # one was answered. No Join names its script, so `State.scripts` is empty. In the composed model no process lives
-# through changes: `State.live` is empty, and `State.restart_round` makes no difference.
+# through changes: `State.live` is empty, and `State.restart_round` makes no difference. No failure tells of its cause:
+# which worker's is pending makes a difference to texts only.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:

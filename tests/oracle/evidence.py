@@ -10,17 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.model import (
-    COUNTED_CAUSES,
-    Decision,
-    Matched,
-    Pinged,
-    PodState,
-    Request,
-    Spec,
-    State,
-    Worker,
-)
+from elasticjob.rendezvous.decision import Decision
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Matched, Pinged, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)

@@ -8,11 +8,11 @@ down, so nothing here reads them. Each check's docstring is copied into docs/pro
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elasticjob.rendezvous.accounts import Kind, kind_of
 from elasticjob.rendezvous.model import State
-from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
+from elasticjob.terms import FailureKind, Outcome, RendezvousPhase, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
+ORDER = tuple(FailureKind)  # of how much it tells
 
 
 def history_violations(before: State, after: State, *, ranks_move: bool = False) -> list[str]:
@@ -136,7 +136,7 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
     has finished."""
     if after.failure and after.phase is not FORMING:
         yield f"a failure waits, and round {after.round} is {after.phase}"
-    elif after.failure and before.phase is FORMING and not _says_more(before.failure, after.failure):
+    elif after.failure and before.phase is FORMING and not _says_more(before, after):
         yield f"another failure was noted while round {after.round} was forming"
     grown = {
         member
@@ -218,10 +218,12 @@ def changes_have_a_reason(before: State, after: State) -> Iterator[str]:
         yield f"round {after.round} became {after.phase} without a reason"
 
 
-def _says_more(before: str, after: str) -> bool:
+def _says_more(before: State, after: State) -> bool:
     """Or the same."""
-    was, now = kind_of(before), kind_of(after)
-    return after == before or (before != "" and (now < was or now is was is not Kind.UNKNOWN))
+    was, now = ORDER.index(before.failure_kind), ORDER.index(after.failure_kind)
+    if after.failure == before.failure:
+        return was == now
+    return before.failure != "" and (now < was or now == was != ORDER.index(FailureKind.UNKNOWN))
 
 
 def _not_done(state: State) -> list[int]:

@@ -8,7 +8,8 @@ copied into docs/protocol.md by `make docs`.
 from collections.abc import Iterable, Iterator
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
+from elasticjob.rendezvous.decision import Decision
+from elasticjob.rendezvous.model import Matched, PodState, Spec, State, Worker
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from oracle.evidence import Step

@@ -72,7 +72,7 @@ MUTATIONS = mutations(
             omit("a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": pod.uid}'),
         ),
         "elasticjob_operator.cluster.client:Kube.request": (
-            replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
+            replace("a request of the Lease may take for ever", "seconds=seconds", "seconds=3600"),
         ),
         "elasticjob_operator.actions.expiry:Expiry.keep": (
             replace(

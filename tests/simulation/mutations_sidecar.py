@@ -118,7 +118,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.driver:Driver._arm": (
             replace(
                 "time never runs out for the membership",
-                "None if at is None else asyncio.get_running_loop().call_at(at, self._tick)",
+                "asyncio.get_running_loop().call_at(at, self._tick)",
                 "None",
             ),
         ),
@@ -269,14 +269,10 @@ MUTATIONS = mutations(
             omit("409 is taken for another refusal", "409: Conflict", by="core errors"),
             omit("404 is taken for another refusal", "404: NotFound", by="core errors"),
         ),
-        "elasticjob_sidecar.api_server.client:Kube._send": (
-            replace(
-                "a watch that has fallen silent is listened to for ever",
-                "aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)",
-                "aiohttp.ClientTimeout(total=None if seconds > REQUEST_SECONDS else seconds)",
-            ),
+        "elasticjob_http.transport:Transport.watch": (
+            replace("a watch that has fallen silent is listened to for ever", "seconds + answer_seconds", "1e9"),
         ),
-        "elasticjob_sidecar.api_server.client:Kube._answer": (
+        "elasticjob_sidecar.api_server.client:Kube._call": (
             replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
         ),
         "elasticjob.kube.retry:RetryPolicy.pause": (

@@ -18,10 +18,11 @@ from kopf._cogs.clients import auth, watching
 from kopf._cogs.structs import credentials, references
 
 from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
+from elasticjob.kube.errors import ApiError
 from elasticjob_operator import app
 from elasticjob_operator.cluster import sidecars
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.leader import DURATION_SECONDS
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
@@ -140,7 +141,7 @@ async def _foreseen(work: Any, operator: Operator) -> Any:
     """The queue tries anything again: what is no failure of the API server is a mistake of ours."""
     try:
         return await work
-    except FAILURES:
+    except ApiError:
         raise
     except Exception as error:
         operator.mistakes.append(f"the reconciler raised {type(error).__name__}: {error}")

@@ -43,7 +43,7 @@ class VirtualCalls(Calls):
         self._address, self._told = address, told
 
     def join(self, *asked: Any, **more: Any) -> Any:
-        names = ("after", "cause", "timeout", "still_waiting", "limits", "detail", "exit_code")
+        names = ("after", "cause", "timeout", "still_waiting", "limits", "failure")
         return super().join(**dict(zip(names, asked, strict=False)) | more | {"live": self.live})
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]

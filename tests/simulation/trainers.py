@@ -26,7 +26,7 @@ from elasticjob_torch.sidecar.errors import (
     Superseded,
 )
 from elasticjob_torch.sidecar.events import EventStream
-from elasticjob_torch.wire import LEFT_EXIT_CODE, LeaveCause, Round
+from elasticjob_torch.wire import LEFT_EXIT_CODE, NO_FAILURE, Failure, FailureKind, LeaveCause, Round
 from simulation.containers import KILLED, Sandbox
 from simulation.loop import PROCESS
 from simulation.pipes import LOOPBACK, Internet
@@ -36,6 +36,7 @@ from simulation.workers import Store, Workers, line_of
 
 MONITOR_SECONDS = 5.0  # torch's monitor interval
 EXIT_SECONDS, BARRIER_SECONDS = 30.0, 300.0  # the plug-in's and torch's limits of the exit barrier
+FAILED = Failure("local rank 0, exit code 1", None, FailureKind.EXIT_CODE)
 
 
 class Exit(Exception):
@@ -186,7 +187,7 @@ class Agent:
 
     async def _work(self) -> int:
         """As torch's agent runs: its exit code."""
-        failure, ready = "", await self._is_ready_first()
+        failure, ready = NO_FAILURE, await self._is_ready_first()
         while True:
             handed, ready = await self._joined(failure, ready)
             workers = Workers(self, handed, ready=ready)
@@ -197,11 +198,11 @@ class Agent:
                 if verdict == "succeeded":
                     await self._exit_barrier(handed)
                     return 0
-                failure = "local rank 0, exit code 1" if verdict == "failed" else ""
+                failure = FAILED if verdict == "failed" else NO_FAILURE
             finally:
                 workers.stop()
-            if ready := bool(failure) and workers.lives and await self._mends(failure):
-                failure = ""
+            if ready := failure is not NO_FAILURE and workers.lives and await self._mends(failure):
+                failure = NO_FAILURE
                 continue
             await asyncio.sleep(self.dice.uniform(0, 1.5))  # until its processes have ended
 
@@ -227,7 +228,7 @@ class Agent:
         view = self.machine.view
         return view is not None and view.live
 
-    async def _joined(self, failure: str, ready: bool) -> tuple[Round, bool]:
+    async def _joined(self, failure: Failure, ready: bool) -> tuple[Round, bool]:
         """The next round, and whether the processes that are ready live on in it."""
         if ready:
             try:
@@ -246,7 +247,7 @@ class Agent:
             return False
         try:
             self.calls.live = True
-            handed = await self._next_rendezvous("")
+            handed = await self._next_rendezvous(NO_FAILURE)
         except NewProcesses as error:
             self.views.starts_anew(self.job, self.name, str(error))
             return False
@@ -256,25 +257,25 @@ class Agent:
         workers.moved(handed)
         return True
 
-    async def _mends(self, failure: str) -> bool:
+    async def _mends(self, failure: Failure) -> bool:
         """Leave until another process is ready, in a job that goes on meanwhile."""
         view = self.machine.view
         if view is None or not view.live or self.stopped:
             return False
         with suppress(SidecarError):
-            await self.calls.leave(LeaveCause.WORKER_FAILED, 5.0, exit_code=1, detail=failure)
+            await self.calls.leave(LeaveCause.WORKER_FAILED, 5.0, failure._replace(exit_code=1))
         self.machine.excuse()
         await asyncio.sleep(self.dice.uniform(0.5, 4))
         return True
 
     # --- as the handler
 
-    async def _next_rendezvous(self, failure: str) -> Round:
+    async def _next_rendezvous(self, failure: Failure) -> Round:
         machine = self.machine
         while True:
             self._drop_store()
             handed = await self._join(failure)
-            failure = ""
+            failure = NO_FAILURE
             me = Member(self.index, self.pod.files["sidecar"].id)
             self.views.handed(self.job, self.name, me, handed)
             self.pod.say(f"{self.name} is handed round {handed.number}", f"rank {handed.rank} of {handed.world_size}")
@@ -290,7 +291,7 @@ class Agent:
             else:
                 return handed
 
-    async def _join(self, failure: str) -> Round:
+    async def _join(self, failure: Failure) -> Round:
         try:
             handed: Round = await self.machine.go(self.machine.joining(failure))
         except StageFinished as error:

@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 
 from elasticjob.kube.errors import ApiError, Unavailable
+from elasticjob_http.transport import Transport
 from elasticjob_sidecar.api_server.client import Kube
-from elasticjob_sidecar.api_server.in_cluster import InCluster
 from simulation.api_server import merge
-from simulation.clients import token
+from simulation.clients import SERVER, authorization
 from simulation.network import Session
 from support.recording_server import Objects, RecordingServer
 
@@ -28,7 +28,7 @@ class FaultyKube(Kube):
 
     def __init__(self) -> None:
         self.server = RecordingServer("default")
-        super().__init__("default", InCluster("api", 443, token()), cast("Any", Session(self.server.network)))
+        super().__init__("default", FaultyTransport(self))
         self.workers = Objects(self.server.store, "default", "elasticworkers")
         self.calls: list[tuple[str, Json | None]] = []
         self.times: list[float] = []
@@ -68,22 +68,24 @@ class FaultyKube(Kube):
     def count(self, operation: str) -> int:
         return sum(called == operation for called, _ in self.calls)
 
-    # --- below the client's calls
 
-    async def _send(
-        self, method: str, url: str, seconds: float, body: Json | None = None, kind: str = ""
-    ) -> aiohttp.ClientResponse:
-        operation, asked = _operation(method, url)
-        self.calls.append((operation, asked or deepcopy(body)))
-        self.times.append(asyncio.get_running_loop().time())
-        await self.open.wait()
-        if self.away:
+class FaultyTransport(Transport):
+    def __init__(self, kube: FaultyKube) -> None:
+        super().__init__("sidecar", SERVER, cast("Any", Session(kube.server.network)), authorization)
+        self._kube = kube
+
+    async def _send(self, method: str, url: str, seconds: float, body: Json | None = None) -> aiohttp.ClientResponse:
+        kube, (operation, asked) = self._kube, _operation(method, url)
+        kube.calls.append((operation, asked or deepcopy(body)))
+        kube.times.append(asyncio.get_running_loop().time())
+        await kube.open.wait()
+        if kube.away:
             raise Unavailable("the API server did not answer in time")
-        if self.fail[operation]:
-            raise self.fail[operation].pop(0)
-        response = await super()._send(method, url, seconds, body, kind)
-        if self.lose[operation]:
-            self.lose[operation] -= 1
+        if kube.fail[operation]:
+            raise kube.fail[operation].pop(0)
+        response = await super()._send(method, url, seconds, body)
+        if kube.lose[operation]:
+            kube.lose[operation] -= 1
             raise Unavailable("the connection to the API server broke off")
         return response
 

@@ -29,8 +29,9 @@ from typing import Any
 
 from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
+from elasticjob.rendezvous.step import NO_FAILURE
 from elasticjob.rendezvous.words import round_of, workers
-from elasticjob.terms import Cause, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Cause, FailureKind, RendezvousPhase, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, PodKey
 
 MOST_STEPS = 6  # until nothing changes any more
@@ -122,7 +123,7 @@ class TranscribedJob(JobOnPaper):
         """What is new in the status, and does not follow from the move to another phase."""
         if (before.round, before.phase, before.outcome) != (after.round, after.phase, after.outcome):
             store = before.store if after.round == before.round else None
-            before = replace(before, failure="", matched=None, replaced=(), planned=False, waiting=0, store=store)
+            before = replace(before, matched=None, replaced=(), planned=False, waiting=0, store=store, **NO_FAILURE)
             if after.phase is RendezvousPhase.FORMED:
                 took = f" in {self.seconds} s" if self.seconds != "0.0" else ""
                 yield f"{after.round} Formed{took}: {self.members(after.participants)}"
@@ -149,7 +150,7 @@ class TranscribedJob(JobOnPaper):
                 yield said + (f": {new}" if new not in ("", self.reason) else "")
             case "ping":
                 yield f"ping {new}: {self.members(self.state.pinged)}"
-            case "pinged":  # with its number
+            case "pinged" | "failure_of" | "failure_kind":  # with the number of the ping, with the failure
                 pass
             case "reason" | "cause" if self.state.reason == self.state.failure:  # with the failure
                 pass
@@ -326,7 +327,7 @@ def _arguments(words: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
         name, is_named, value = word.partition("=")
         first, is_run, last = word.removesuffix(":").partition("..")
         if is_named:
-            named[name] = _value(value)
+            named[name] = FailureKind(value) if name == "kind" else _value(value)
         elif is_run:
             values += range(int(first), int(last) + 1)
         else:

@@ -37,7 +37,7 @@ class Place(NamedTuple):
     request_seconds: float | None = REQUEST_SECONDS
 
 
-class Access(NamedTuple):
+class ClusterAccess(NamedTuple):
     """How to reach a cluster. `authority`: a file with certificates. If it is empty, `authority_data` is used, which is
     base64; if that is empty too, the certificates that the system trusts. `impersonated`: headers; a name may occur
     several times."""
@@ -56,7 +56,7 @@ class Access(NamedTuple):
     request_seconds: float | None = REQUEST_SECONDS
 
 
-def access_of(place: Place) -> Access:
+def access_of(place: Place) -> ClusterAccess:
     """The access that `place` describes. Raises CliError if no cluster is named, or the kubeconfig is unusable."""
     known = kubeconfig.read(place.kubeconfig)
     name = place.context or known.current
@@ -76,7 +76,7 @@ def seconds_of(text: str) -> float | None:
     return sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text)) or None
 
 
-def _reached(place: Place, known: Kubeconfig, context: Entry) -> Access:
+def _reached(place: Place, known: Kubeconfig, context: Entry) -> ClusterAccess:
     no_cluster = place.server and not context.text("cluster")
     cluster = Entry({}) if no_cluster else known.cluster(context.text("cluster"))
     user = known.user(context.text("user"))
@@ -84,7 +84,7 @@ def _reached(place: Place, known: Kubeconfig, context: Entry) -> Access:
     server = server if "://" in server else f"http://{server}"
     if not server.startswith(("http://", "https://")):
         raise unusable(f"{cluster.where}.server is {server!r}, and neither an http nor an https address")
-    return Access(
+    return ClusterAccess(
         server=server,
         namespace=place.namespace or context.text("namespace") or "default",
         cluster=cluster,
@@ -100,14 +100,14 @@ def _reached(place: Place, known: Kubeconfig, context: Entry) -> Access:
     )
 
 
-def _within(place: Place) -> Access:
+def _within(place: Place) -> ClusterAccess:
     """The access from inside a pod, by its service account."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not (host and port and (SERVICE_ACCOUNT / "token").exists()):
         sentence = "there is no cluster to speak with, as no kubeconfig names a current context: name one with "
         raise CliError(f"{sentence}--kubeconfig, --context, KUBECONFIG or --server")
     user = Entry({"tokenFile": str(SERVICE_ACCOUNT / "token")})
-    return Access(
+    return ClusterAccess(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         namespace=place.namespace or _own_namespace(),
         cluster=Entry({}),

@@ -14,7 +14,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from elasticjob_cli.cluster.access import Access
+from elasticjob_cli.cluster.access import ClusterAccess
 from elasticjob_cli.cluster.kubeconfig import Entry, unusable
 from elasticjob_cli.errors import CliError
 
@@ -22,7 +22,7 @@ API = "client.authentication.k8s.io"
 INFO = "KUBERNETES_EXEC_INFO"
 
 
-class Credentials(NamedTuple):
+class UserCredentials(NamedTuple):
     """What the user presents. `authorization`: the header's value, or empty. `certificate` and `key`: PEM, or empty.
     `expires`: when to log in again; None for never."""
 
@@ -35,21 +35,21 @@ class Credentials(NamedTuple):
         return self.expires is not None and now >= self.expires
 
 
-def log_in(access: Access) -> Credentials:
+def log_in(access: ClusterAccess) -> UserCredentials:
     """The credentials of the user of `access`. Raises CliError."""
     user = access.user
     certificate, key = (_pem(user, f"client-{part}") for part in ("certificate", "key"))
     if access.token:
-        return Credentials(f"Bearer {access.token}", certificate, key)
+        return UserCredentials(f"Bearer {access.token}", certificate, key)
     if token := user.text("token") or _token_file(user) or _id_token(user):
-        return Credentials(f"Bearer {token}", certificate, key)
+        return UserCredentials(f"Bearer {token}", certificate, key)
     if user.body.get("exec"):
         said = _run(_object(user, "exec"), access)
         return said if said.certificate else said._replace(certificate=certificate, key=key)
     if name := user.text("username"):
         pair = base64.b64encode(f"{name}:{user.text('password')}".encode()).decode()
-        return Credentials(f"Basic {pair}", certificate, key)
-    return Credentials("", certificate, key)
+        return UserCredentials(f"Basic {pair}", certificate, key)
+    return UserCredentials("", certificate, key)
 
 
 def data_of(text: str, where: str) -> str:
@@ -100,7 +100,7 @@ def _object(user: Entry, field: str) -> Entry:
     return Entry(value, user.folder, f"{user.where}.{field}")
 
 
-def _run(program: Entry, access: Access) -> Credentials:
+def _run(program: Entry, access: ClusterAccess) -> UserCredentials:
     command, version = program.text("command"), program.text("apiVersion")
     if not command or not version.startswith(f"{API}/"):
         raise unusable(f"{program.where} needs a command, and an apiVersion of {API}")
@@ -116,7 +116,7 @@ def _run(program: Entry, access: Access) -> Credentials:
         raise CliError(f"the login program {command} printed no ExecCredential of {version}") from error
 
 
-def _started(words: list[str], program: Entry, access: Access) -> "subprocess.CompletedProcess[str]":
+def _started(words: list[str], program: Entry, access: ClusterAccess) -> "subprocess.CompletedProcess[str]":
     asks = sys.stdin is not None and sys.stdin.isatty() and program.text("interactiveMode") != "Never"
     if program.text("interactiveMode") == "Always" and not asks:
         raise CliError(f"the login program {words[0]} needs a terminal (interactiveMode: Always)")
@@ -137,7 +137,7 @@ def _hint(program: Entry) -> str:
     return " ".join(program.text("installHint").split()) or f"see {program.where} of the kubeconfig"
 
 
-def _cluster_info(access: Access) -> dict[str, Any]:
+def _cluster_info(access: ClusterAccess) -> dict[str, Any]:
     """The cluster's description for the login program, as client-go writes it: the authority as base64, and the
     cluster's extension for such programs."""
     authority = access.authority_data
@@ -155,13 +155,13 @@ def _cluster_info(access: Access) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _credentials(status: dict[str, Any]) -> Credentials:
+def _credentials(status: dict[str, Any]) -> UserCredentials:
     token, certificate = status.get("token") or "", status.get("clientCertificateData") or ""
     if not (token or certificate) or bool(certificate) != bool(status.get("clientKeyData")):
         raise ValueError("neither a token nor a certificate with its key")
     expires = status.get("expirationTimestamp")
     at = datetime.fromisoformat(expires) if expires else None
-    return Credentials(
+    return UserCredentials(
         f"Bearer {token}" if token else "",
         certificate,
         status.get("clientKeyData") or "",

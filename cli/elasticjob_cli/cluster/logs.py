@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stream:
+class FollowedLog:
     """One pod's log while it is followed. `last`: the time of the last shown line. `life`: the container's restarts
     when the stream was opened. `wanted`: False once the pod has another rank than the chosen one."""
 
@@ -73,8 +73,8 @@ class Followed:
     not the chosen rank's. `begins`: the earliest time of a line to show, in nanoseconds."""
 
     begins: int = 0
-    lines: "queue.SimpleQueue[tuple[Stream, int, str]]" = field(default_factory=queue.SimpleQueue)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    lines: "queue.SimpleQueue[tuple[FollowedLog, int, str]]" = field(default_factory=queue.SimpleQueue)
+    streams: dict[str, FollowedLog] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
 
 
@@ -103,7 +103,7 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
     followed = Followed(begins=choice.begins(cluster.now))
     begin = choice._replace(tail=1) if choice.tail == 0 else choice  # the last line gives the time to start from
     for line in past(cluster, seen, begin):
-        followed.streams.setdefault(line.pod, Stream(line.pod)).last = line.at
+        followed.streams.setdefault(line.pod, FollowedLog(line.pod)).last = line.at
         if choice.tail != 0:
             yield line
     ranks: dict[str, int | None] = {}
@@ -144,7 +144,7 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
     for name, worker in workers.items():
         if name not in followed.streams:
             formed = seen.status.history[-1].time if seen.status.history and name in followed.others else ""
-            followed.streams[name] = Stream(name, max(nanoseconds(formed) or 0, followed.begins))
+            followed.streams[name] = FollowedLog(name, max(nanoseconds(formed) or 0, followed.begins))
         stream = followed.streams[name]
         lives = _lives(worker, seen, choice)
         runs = _status(worker, seen, choice).runs
@@ -165,7 +165,7 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
         stream.thread.start()
 
 
-def _pump(cluster: Cluster, stream: Stream, container: str, followed: Followed, now: datetime) -> None:
+def _pump(cluster: Cluster, stream: FollowedLog, container: str, followed: Followed, now: datetime) -> None:
     options = (
         {"sinceSeconds": max(1, math.ceil(now.timestamp() - stream.last / 1e9) + MORE_SECONDS)} if stream.last else {}
     )

@@ -18,8 +18,8 @@ from urllib3.exceptions import HTTPError, InsecureRequestWarning
 from elasticjob.kube.errors import Unavailable, kind_of, message_of
 from elasticjob.kube.names import user_agent
 from elasticjob.text import printable
-from elasticjob_cli.cluster.access import Access
-from elasticjob_cli.cluster.credentials import Credentials, data_of, file_of, log_in
+from elasticjob_cli.cluster.access import ClusterAccess
+from elasticjob_cli.cluster.credentials import UserCredentials, data_of, file_of, log_in
 from elasticjob_cli.cluster.kubeconfig import unusable
 from elasticjob_cli.cluster.proxies import proxy_of
 from elasticjob_cli.errors import CliError, Exit
@@ -52,11 +52,11 @@ def may_pass(error: CliError) -> bool:
 class Transport:
     """Sends requests. `now`: the API server's time at its last answer."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self.now = datetime.now(UTC)
         self.server, self._access = access.server, access
         self._lock = threading.Lock()
-        self._credentials = Credentials()
+        self._credentials = UserCredentials()
         self._pool: urllib3.PoolManager | None = None
 
     def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, **given: Any) -> bytes:
@@ -112,7 +112,7 @@ class Transport:
             raise _refusal(answer.status, answer.reason or "", answer.data)
         return answer
 
-    def _connected(self) -> tuple[urllib3.PoolManager, Credentials]:
+    def _connected(self) -> tuple[urllib3.PoolManager, UserCredentials]:
         with self._lock:
             if self._pool is None or self._credentials.have_expired(datetime.now(UTC)):
                 self._credentials = log_in(self._access)
@@ -122,7 +122,7 @@ class Transport:
             return self._pool, self._credentials
 
 
-def _pool(access: Access, credentials: Credentials) -> urllib3.PoolManager:
+def _pool(access: ClusterAccess, credentials: UserCredentials) -> urllib3.PoolManager:
     given: dict[str, Any] = {"maxsize": CONNECTIONS}
     if access.server.startswith("https:"):
         given["ssl_context"] = _tls(access, credentials)
@@ -150,7 +150,7 @@ def _socks(proxy: str, given: dict[str, Any]) -> urllib3.PoolManager:
     return SOCKSProxyManager(proxy, **given)
 
 
-def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
+def _tls(access: ClusterAccess, credentials: UserCredentials) -> ssl.SSLContext:
     """The TLS settings. Raises CliError for invalid certificates."""
     authority = access.authority_data and data_of(access.authority_data, "certificate-authority-data")
     if access.authority and not authority:
@@ -168,7 +168,7 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-def _present(context: ssl.SSLContext, credentials: Credentials) -> None:
+def _present(context: ssl.SSLContext, credentials: UserCredentials) -> None:
     """Loads the client certificate. Python reads it only from a file: for a moment there is one, readable by its owner
     alone."""
     handle, path = tempfile.mkstemp(suffix=".pem")

@@ -15,7 +15,7 @@ from elasticjob_cli.commands.options import Session, connected, job_argument, le
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.output import documents, views
 from elasticjob_cli.output.console import Screen, is_terminal, plain, say, say_line, show
-from elasticjob_cli.output.tables import Part, Text
+from elasticjob_cli.output.tables import Paragraph, Part
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import Rates, steps_of
 from elasticjob_cli.reading.scene import Leader, Scene
@@ -167,7 +167,7 @@ def _watch(session: Session, ask: Callable[[], Shown]) -> None:
     while True:
         found = ask()
         if screen:
-            screen.show(found.parts() if found.names else [Text.of(found.nothing)], headers=session.headers)
+            screen.show(found.parts() if found.names else [Paragraph.of(found.nothing)], headers=session.headers)
         elif (now := (plain(found.parts()), found.names)) != shown:
             shown = now
             _print_next(session, found)

@@ -13,7 +13,7 @@ from elasticjob_cli.output.console import say
 from elasticjob_cli.plans.manifest import Wish, command, manifest
 
 
-class Run(click.Command):
+class RunCommand(click.Command):
     """Lets `--dry-run` stand alone, as for kubectl: the next word is not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -22,7 +22,7 @@ class Run(click.Command):
         return super().parse_args(ctx, own + args[end:])
 
 
-@click.command(cls=Run)
+@click.command(cls=RunCommand)
 @click.argument("name")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 @click.option("--image", required=True, help="The image that holds torch and the script.")

@@ -20,13 +20,13 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Paragraph:
     """A paragraph. It may contain text of others: no control character of it is printed."""
 
     spans: tuple[Span, ...]
 
     @classmethod
-    def of(cls, text: str, style: str = "") -> "Text":
+    def of(cls, text: str, style: str = "") -> "Paragraph":
         return cls((Span(text, style),))
 
 
@@ -38,7 +38,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-Part = Text | Table
+Part = Paragraph | Table
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -51,14 +51,14 @@ def lines_of(parts: Iterable[Part], width: int, *, colours: bool = False, header
     """The parts below each other, without trailing spaces. `width`: of the terminal, in characters."""
     found: list[str] = []
     for part in parts:
-        if isinstance(part, Text):
+        if isinstance(part, Paragraph):
             found += _paragraph(part, width, colours=colours)
         else:
             found += _table(part, width, colours=colours, headers=headers)
     return found
 
 
-def _paragraph(text: Text, width: int, *, colours: bool) -> Iterator[str]:
+def _paragraph(text: Paragraph, width: int, *, colours: bool) -> Iterator[str]:
     """The lines of the text, folded between words."""
     styled = [(letter, span.style) for span in text.spans for line in (span.text,) for letter in line]
     lines: list[list[tuple[str, str]]] = [[]]

@@ -5,10 +5,10 @@ nothing."""
 from collections.abc import Mapping, Sequence
 
 from elasticjob.api import NodeFailures
-from elasticjob_cli.output.tables import Part, Span, Text, table
+from elasticjob_cli.output.tables import Paragraph, Part, Span, table
 from elasticjob_cli.reading.look import Look
-from elasticjob_cli.reading.members import Member, members_of
-from elasticjob_cli.reading.rounds import Goodput, Round, goodput, rounds_of
+from elasticjob_cli.reading.members import MemberRow, members_of
+from elasticjob_cli.reading.rounds import FormedRound, Goodput, goodput, rounds_of
 from elasticjob_cli.reading.times import age, length, seconds_between
 from elasticjob_cli.reading.words import plural
 from elasticjob_cli.why.answer import Answer, answer
@@ -23,15 +23,15 @@ def status_view(look: Look, rates: Mapping[str, float], *, wide: bool = False) -
     members = members_of(look, rates)
     parts: list[Part] = [_headline(look)]
     if not reply.full or reply.findings:
-        parts.append(Text.of(reply.paragraph, style="" if look.status.phase == "Complete" else "yellow"))
+        parts.append(Paragraph.of(reply.paragraph, style="" if look.status.phase == "Complete" else "yellow"))
     if members:
-        parts += [Text.of(""), _members(members, _addresses(look) if wide else None)]
+        parts += [Paragraph.of(""), _members(members, _addresses(look) if wide else None)]
     if look.status.node_failures:
-        parts += [Text.of(""), _nodes(look.status.node_failures)]
+        parts += [Paragraph.of(""), _nodes(look.status.node_failures)]
     if rounds:
-        parts += [Text.of(""), rounds_view(rounds)]
+        parts += [Paragraph.of(""), rounds_view(rounds)]
     if found := goodput(look, rounds):
-        parts += [Text.of(""), goodput_view(found)]
+        parts += [Paragraph.of(""), goodput_view(found)]
     return parts
 
 
@@ -41,7 +41,7 @@ def history_view(look: Look) -> list[Part]:
     if look.status.restarts > look.spec.max_restarts and look.has_ended:  # no round formed after it
         counted += f" The last of them ended the job: {look.status.rendezvous.reason}."
     if not rounds:
-        return [Text.of(f"{look.name} has formed no round yet. {counted}")]
+        return [Paragraph.of(f"{look.name} has formed no round yet. {counted}")]
     rows = [
         (
             *_measured(one),
@@ -53,10 +53,12 @@ def history_view(look: Look) -> list[Part]:
         for one in rounds
     ]
     columns = [*MEASURED, "COUNTED", "CAUSE", "WHY", "COUNTED OR NOT, AS"]
-    parts: list[Part] = [table(columns, rows), Text.of(""), Text.of(counted)]
+    parts: list[Part] = [table(columns, rows), Paragraph.of(""), Paragraph.of(counted)]
     if rounds[0].number > 1:
         parts.append(
-            Text.of(f"A status keeps the last five rounds: nothing is known of those before round {rounds[0].number}.")
+            Paragraph.of(
+                f"A status keeps the last five rounds: nothing is known of those before round {rounds[0].number}."
+            )
         )
     if found := goodput(look, rounds):
         parts.append(goodput_view(found))
@@ -64,7 +66,7 @@ def history_view(look: Look) -> list[Part]:
 
 
 def why_view(reply: Answer) -> list[Part]:
-    return [Text.of(f"{reply.job}: {reply.paragraph}")]
+    return [Paragraph.of(f"{reply.job}: {reply.paragraph}")]
 
 
 def list_view(looks: Sequence[Look], *, everywhere: bool, wide: bool = False) -> list[Part]:
@@ -99,12 +101,12 @@ def _addresses(look: Look) -> dict[str, str | None]:
     return {pod["metadata"]["name"]: pod.get("status", {}).get("podIP") for pod in look.scene.pods}
 
 
-def rounds_view(rounds: Sequence[Round]) -> Part:
+def rounds_view(rounds: Sequence[FormedRound]) -> Part:
     rows = [(*_measured(one), one.reason) for one in rounds]
     return table([*MEASURED, "WHY"], rows)
 
 
-def _measured(one: Round) -> tuple[object, ...]:
+def _measured(one: FormedRound) -> tuple[object, ...]:
     """The cells for the columns MEASURED."""
     times = length(one.formed_after), length(one.lasted), length(one.starting)
     return one.number, one.size, _clock(one), *times
@@ -116,7 +118,7 @@ def goodput_view(found: Goodput) -> Part:
     starting = f", started processes for {length(found.starting)}" if found.starting else ""
     starting += f", waited for containers after success for {length(found.finishing)}" if found.finishing else ""
     lost = f"lost {length(found.lost)} between rounds"
-    return Text.of(f"Since {since} it trained for {length(found.trained)}{share}{starting} and {lost}.")
+    return Paragraph.of(f"Since {since} it trained for {length(found.trained)}{share}{starting} and {lost}.")
 
 
 def _nodes(failures: Sequence[NodeFailures]) -> Part:
@@ -125,7 +127,7 @@ def _nodes(failures: Sequence[NodeFailures]) -> Part:
     return table(["NODE", ">FAILURES", "LAST", "AVOIDED UNTIL"], rows)
 
 
-def _headline(look: Look) -> Text:
+def _headline(look: Look) -> Paragraph:
     agreed, spec = look.status.rendezvous, look.spec
     words = f"  round {look.round} {str(agreed.phase).lower()}"
     size = len(agreed.participants) if look.trains or look.has_ended else len(look.joined)
@@ -142,10 +144,10 @@ def _headline(look: Look) -> Text:
     if look.status.progress and look.status.progress.summary:
         words += f", step {look.status.progress.summary}"
     phase = look.status.phase
-    return Text((Span(look.name, "bold"), Span("  "), Span(phase, COLOURS.get(phase, "")), Span(words)))
+    return Paragraph((Span(look.name, "bold"), Span("  "), Span(phase, COLOURS.get(phase, "")), Span(words)))
 
 
-def _members(members: Sequence[Member], addresses: Mapping[str, str | None] | None = None) -> Part:
+def _members(members: Sequence[MemberRow], addresses: Mapping[str, str | None] | None = None) -> Part:
     """The table of members. `addresses`: those of the pods, None to leave them out."""
     told = any(one.waits is not None for one in members)
     rows = [
@@ -168,5 +170,5 @@ def _members(members: Sequence[Member], addresses: Mapping[str, str | None] | No
     return table([">RANK", ">WORKER", "POD", "NODE", *where, ">STEP", ">RATE", *waits, "AGE", "STATE"], rows)
 
 
-def _clock(one: Round) -> str:
+def _clock(one: FormedRound) -> str:
     return one.formed.astimezone().strftime("%Y-%m-%d %H:%M:%S") if one.formed else ""

@@ -23,7 +23,7 @@ DOING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberRow:
     """One row. `spare`: it has no rank, and takes that of a lost worker. `rate`: steps a second; None if unknown, as
     for ranks other than 0, whose reported steps are minutes old. `waits`: the share of its time for which its script
     waits for others, as reported. `seconds`: the age of its pod."""
@@ -43,7 +43,7 @@ class Member:
         return asdict(self)
 
 
-class Step(NamedTuple):
+class SeenStep(NamedTuple):
     """The step of a worker's script, and when this tool first saw it."""
 
     step: int
@@ -54,8 +54,8 @@ class Rates:
     """Steps a second, from several looks: records contain steps without times."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Step] = {}
-        self._newest: dict[str, Step] = {}
+        self._before: dict[str, SeenStep] = {}
+        self._newest: dict[str, SeenStep] = {}
 
     def note(self, steps: Mapping[str, int], at: datetime) -> None:
         for pod, step in steps.items():
@@ -64,7 +64,7 @@ class Rates:
                 continue
             if known is not None:
                 self._before[pod] = known
-            self._newest[pod] = Step(step, at)
+            self._newest[pod] = SeenStep(step, at)
 
     def rates(self, now: datetime) -> dict[str, float]:
         """The rate between the last two steps, by pod. It falls while the next step takes longer than the last one.
@@ -78,7 +78,7 @@ class Rates:
         return found
 
 
-def members_of(look: Look, rates: Mapping[str, float]) -> list[Member]:
+def members_of(look: Look, rates: Mapping[str, float]) -> list[MemberRow]:
     """The rows in rank order, then those without a rank. `rates`: steps a second, by pod."""
     missing = {worker.index: worker for worker in (*look.missing, *look.absent_spares)}
     others = {index: worker for index, worker in (look.workers | missing).items() if not worker.is_member}
@@ -96,8 +96,8 @@ def _step(worker: WorkerView) -> int | None:
     return worker.record.status.step if worker.record else None
 
 
-def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
-    return Member(
+def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> MemberRow:
+    return MemberRow(
         rank=worker.rank,
         spare=worker.spare,
         worker=worker.index,

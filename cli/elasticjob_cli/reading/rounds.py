@@ -31,7 +31,7 @@ TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class FormedRound:
     """One formed round; times are in seconds. `formed_after`: the time without a round before it. `lasted`: how long it
     stood, so far for the standing one. `starting`: how long its processes took to start, None if unknown. `finishing`:
     how long containers continued after the success of all workers. `cause`: one word. `reason`: a sentence. `counted`:
@@ -75,7 +75,7 @@ class Goodput:
         return asdict(self) | {"since": self.since.isoformat() if self.since else None, "share": self.share}
 
 
-def rounds_of(look: Look) -> list[Round]:
+def rounds_of(look: Look) -> list[FormedRound]:
     """The rounds in the status, the oldest first."""
     kept = look.status.history
     if not kept:
@@ -89,7 +89,7 @@ def rounds_of(look: Look) -> list[Round]:
     ]
 
 
-def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
+def goodput(look: Look, rounds: Sequence[FormedRound]) -> Goodput | None:
     """The goodput; None before the first round."""
     if not rounds:
         return None
@@ -105,7 +105,7 @@ def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
     return Goodput(trained, starting, finishing, lost, since, whole)
 
 
-def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], *, starts: bool) -> Round:
+def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], *, starts: bool) -> FormedRound:
     """One round. `starts`: a round without a recorded start never came to train."""
     formed = moment(record.time)
     lasted = None if formed is None or end is None else seconds_between(formed, end)
@@ -116,7 +116,7 @@ def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], 
     why = _why_counted(record, events)
     before, cause = record.seconds, record.cause
     times = before, lasted, starting, finishing
-    return Round(record.round, record.size, formed, *times, cause, record.reason, record.counted, why)
+    return FormedRound(record.round, record.size, formed, *times, cause, record.reason, record.counted, why)
 
 
 def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from elasticjob.api import WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.reading import ABSENT, Condition, Container, Pod, Record, Said
+from elasticjob.reading import ABSENT, Container, Pod, PodCondition, Record, Said
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import Wait, wait_of
 from elasticjob.reading.workers import worker_of
@@ -44,9 +44,9 @@ class WorkerView:
         return self.pod.container(name) if self.pod else ABSENT
 
     @property
-    def scheduling(self) -> Condition:
+    def scheduling(self) -> PodCondition:
         """The scheduler's condition."""
-        return self.pod.condition("PodScheduled") if self.pod else Condition("PodScheduled")
+        return self.pod.condition("PodScheduled") if self.pod else PodCondition("PodScheduled")
 
     @property
     def is_member(self) -> bool:

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the API server for all parts: paths, errors, retries, watches. Each part has its own transport."""
+"""Access to the API server for all parts: paths, errors, retries, watches. Two transports use it:
+`elasticjob_http`, of operator and sidecar, and the command line tool's own."""

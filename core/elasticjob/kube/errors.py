@@ -4,6 +4,7 @@
 ApiError             `str()` is one sentence; `status` is the HTTP status, 0 without a response
  + Unavailable       no response, or a status such as 500: a write may or may not have taken effect; retry
  |  + NoConnection   no connection to its address
+ |  + TimedOut       no answer in time
  |  + Untrusted      the server at its address cannot prove that it is the API server
  |  + Busy           429, 503, 504: it cannot answer now
  + Denied            another 4xx: someone has to change something; retry slowly
@@ -33,6 +34,9 @@ class Unavailable(ApiError): ...
 
 
 class NoConnection(Unavailable): ...
+
+
+class TimedOut(Unavailable): ...
 
 
 class Untrusted(Unavailable):
@@ -86,10 +90,16 @@ _DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmiss
 _SHOWN_BYTES = 256  # of a response that does not come from the API server
 
 
-def error_of(status: int, body: bytes, before: str = "") -> ApiError:
-    """The error for a response of the API server, or of a proxy before it. `before`: the beginning of its sentence."""
+def error_of(status: int, body: bytes, *, with_status: bool = False) -> ApiError:
+    """The error for a response of the API server, or of a proxy before it, in its own words. `with_status`: after the
+    status, as always without such words."""
     message = message_of(body)
-    return kind_of(status, message, _causes_of(body))(before + message, status)
+    sentence = with_its_status(status, message) if with_status or not message else message
+    return kind_of(status, message, _causes_of(body))(sentence, status)
+
+
+def with_its_status(status: int, message: str) -> str:
+    return f"the API server answered {status}: {message}" if message else f"the API server answered {status}"
 
 
 def kind_of(status: int, message: str = "", causes: Collection[str] = ()) -> type[ApiError]:

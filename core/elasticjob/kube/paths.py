@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from elasticjob import api
 
@@ -61,6 +61,11 @@ WORKLOADS = Resource("workloads", "kueue.x-k8s.io", "v1beta2")
 WORKLOAD_PRIORITIES = Resource("workloadpriorityclasses", "kueue.x-k8s.io", "v1beta2")
 FLAVORS = Resource("resourceflavors", "kueue.x-k8s.io", "v1beta2")
 PRIORITIES = Resource("priorityclasses", "scheduling.k8s.io")
+
+
+def path_of(path: str, query: Mapping[str, str]) -> str:
+    """The path with its query."""
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def verb_of(method: str, path: str, query: Mapping[str, str]) -> str:

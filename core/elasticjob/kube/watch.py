@@ -38,7 +38,7 @@ class ListAndWatch:
         if event["type"] == "ERROR":
             self.version = ""
             status = event["object"].get("code", 500)
-            raise error_of(status, json.dumps(event["object"]).encode(), f"the API server answered {status}: ")
+            raise error_of(status, json.dumps(event["object"]).encode(), with_status=True)
         if event["type"] not in CHANGES and event["type"] != "BOOKMARK":
             return False
         self.version = event["object"]["metadata"]["resourceVersion"]

@@ -9,12 +9,12 @@ a job's spec are drawn where they are needed.
 from elasticjob.reading.container import ABSENT, Container, End
 from elasticjob.reading.devices import Device
 from elasticjob.reading.node import Labels, Node, Taint, Toleration
-from elasticjob.reading.pod import Condition, Pod
+from elasticjob.reading.pod import Pod, PodCondition
 from elasticjob.reading.record import Record, Said
 
 __all__ = [
     "ABSENT",
-    "Condition",
+    "PodCondition",
     "Container",
     "Device",
     "End",

@@ -25,14 +25,14 @@ from elasticjob.reading.shared import sentence, shared, word
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class PodCondition:
     type: str
     status: str = ""
     reason: str = ""
     message: str = ""
 
     @classmethod
-    def read(cls, body: Object) -> "Condition":
+    def read(cls, body: Object) -> "PodCondition":
         type, status, reason = (word(body.get(field)) for field in ("type", "status", "reason"))
         return cls(type, status, reason, sentence(body.get("message")))
 
@@ -76,7 +76,7 @@ class Pod:
     reason: str
     message: str
     addresses: tuple[str, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[PodCondition, ...]
     containers: tuple[Container, ...]
     unhealthy: tuple[Device, ...]
 
@@ -116,14 +116,14 @@ class Pod:
             reason=word(status.get("reason")),
             message=sentence(status.get("message")),
             addresses=tuple(_addresses(status)),
-            conditions=shared(tuple(map(Condition.read, status.get("conditions") or ()))),
+            conditions=shared(tuple(map(PodCondition.read, status.get("conditions") or ()))),
             containers=tuple(_containers(status)),
             unhealthy=unhealthy_devices(status),
         )
 
-    def condition(self, type: str) -> Condition:
+    def condition(self, type: str) -> PodCondition:
         """The condition of this type, an empty one if there is none."""
-        return next((one for one in self.conditions if one.type == type), Condition(type))
+        return next((one for one in self.conditions if one.type == type), PodCondition(type))
 
     def container(self, name: str) -> Container:
         return next((one for one in self.containers if one.name == name), ABSENT)
@@ -151,7 +151,7 @@ class Pod:
         return said == ["False", "True"] and ready.reason != "ReadinessGatesNotReady"
 
     @property
-    def disruption(self) -> Condition | None:
+    def disruption(self) -> PodCondition | None:
         """The condition by which the cluster ends the pod for a reason outside it: a drain, an eviction, a lost node,
         preemption. A pod evicted for exceeding its own disk limit is not disrupted."""
         if self.reason == "Evicted" and OVER_ITS_LIMIT.search(self.message):

@@ -3,13 +3,18 @@
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest
 from elasticjob.fields import WORD_LENGTH
+from elasticjob.reading.container import End
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, joined
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import Cause, FailureKind, RequestType
 from elasticjob.text import plain
+
+UNKNOWN, SIGNAL = FailureKind.UNKNOWN, FailureKind.SIGNAL
+SIGNALLED = 128  # plus the signal's number: the exit code of a process that a signal ended
+ENDED_BY_SIGNAL = ("OOMKilled", "DeadlineExceeded")
 
 
 def worker_of(
@@ -23,13 +28,14 @@ def worker_of(
     """One pod with its record, without what depends on certificates or the job's failure policy: the operator adds
     that. `made_from`: the hash of the settings that pods are made from now. `wait`: from `wait_of`."""
     said = reading.said
-    state, crashes, detail = pod_state(pod, trainer, wait)
+    state, crashes, detail, kind = pod_state(pod, trainer, wait)
     request = _request(said.request, said.node) if said and said.request else None
     disrupted = pod.disruption
     detail = detail or plain(disrupted.message if disrupted else "", DETAIL_LENGTH)
     went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
     if not detail and went_on:  # any other request has its own reason
-        detail = exit_of(pod.container(trainer).crashed_before)
+        end = pod.container(trainer).crashed_before
+        detail, kind = exit_of(end), _kind_of(end)
     return Worker(
         index=pod_key[0],
         replacement=pod_key[1],
@@ -40,6 +46,7 @@ def worker_of(
         request=request,
         heartbeat=reading.signs,
         detail=detail,
+        kind=kind,
         invalid=reading.problem,
         suspects=tuple(said.status.suspects) if said else (),
         ack=said.status.ack or 0 if said else 0,
@@ -60,6 +67,7 @@ def _request(said: WorkerRequest, node: str) -> Request:
         script=plain(said.script or "", WORD_LENGTH),
         cause=said.cause or "",
         detail=_failure(said, node),
+        kind=said.failure_kind or FailureKind.UNKNOWN,
         live=bool(said.live),
         last_call=said.last_call_seconds,
         worker_lost=said.worker_lost_seconds,
@@ -76,19 +84,31 @@ def _failure(said: WorkerRequest, node: str) -> str:
     return ": ".join(part for part in (where, detail) if part)
 
 
-def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
-    """The state of the trainer container, how often it was restarted, and what is wrong.
+def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int, str, FailureKind]:
+    """The state of the trainer container, how often it was restarted, what is wrong, and what that tells of the cause.
 
     It reads the container's status rather than the pod's phase, which follows seconds later (3 s measured).
     """
     found = pod.container(trainer)
     crashes, end = found.restarts, found.ended
     if pod.phase == "Failed":
-        return PodState.FAILED, crashes, joined(pod.reason, pod.message) or exit_of(end)
-    if end and end.code == 0 and end.reason == "OOMKilled":
-        return PodState.OOM_KILLED, crashes, "OOMKilled"
+        if said := joined(pod.reason, pod.message):
+            return PodState.FAILED, crashes, said, SIGNAL if pod.reason in ENDED_BY_SIGNAL else UNKNOWN
+        return PodState.FAILED, crashes, exit_of(end), _kind_of(end)
+    if end and end.code == 0 and end.reason in ENDED_BY_SIGNAL:
+        return PodState.OOM_KILLED, crashes, end.reason, SIGNAL
     if pod.phase == "Succeeded" or (end and end.code == 0):
-        return PodState.SUCCEEDED, crashes, ""
+        return PodState.SUCCEEDED, crashes, "", UNKNOWN
     if wait is None or (found.has_started and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
-        return PodState.RUNNING, crashes, exit_of(end)
-    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""
+        return PodState.RUNNING, crashes, exit_of(end), _kind_of(end)
+    kind = _kind_of(found.crashed_before) if wait.reason is Reason.TRAINER_CRASHES else UNKNOWN
+    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else "", kind
+
+
+def _kind_of(end: End | None) -> FailureKind:
+    """What a container's end tells of the cause of its failure."""
+    if end is None or not end.code:
+        return UNKNOWN
+    if end.code > SIGNALLED:
+        return SIGNAL
+    return FailureKind.MESSAGE if end.said else FailureKind.EXIT_CODE

@@ -6,19 +6,8 @@
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.decide import decide
-from elasticjob.rendezvous.model import (
-    Clocks,
-    Decision,
-    Event,
-    Failed,
-    Failures,
-    Matched,
-    PodState,
-    Request,
-    Spec,
-    State,
-    Worker,
-)
+from elasticjob.rendezvous.decision import Decision, Event, Failed
+from elasticjob.rendezvous.model import Clocks, Failures, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, pods_to_create, pods_to_delete, roster_of
 
 __all__ = [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`decide`: one step of the rendezvous. Every change of the agreed state is made here, except the end of the job, in
-`endings`, and the job's failure policy, in `policy`.
+"""`decide`: one step of the rendezvous. Every change of the agreed state is made here or in `endings` (the end of the
+job), `detector_rules` (the failure detector), `budget` (what failures cost) and `policy` (the job's failure policy).
 
 The rules are functions, applied in the order of `RULES`. The first paragraph of a rule's docstring says what it does,
 and `make docs` copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
@@ -10,25 +10,24 @@ Rules never read a clock: `now` is an argument, in seconds, and is compared only
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.rendezvous import barrier, endings, failure_detector, policy, stages
-from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
-from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
+from elasticjob.rendezvous import barrier, budget, detector_rules, endings, policy, stages
+from elasticjob.rendezvous.accounts import better_account
+from elasticjob.rendezvous.decision import Decision, Failed
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.live import lives_on, opted_in
-from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_unnotified
-from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
+from elasticjob.rendezvous.losses import breaks, explained, lost_workers, stopped_unnotified
+from elasticjob.rendezvous.model import Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
-    has_joined,
     is_current,
     is_unknown,
     lacks_last_word,
     roster_of,
 )
 from elasticjob.rendezvous.sizes import largest_size
-from elasticjob.rendezvous.step import Step
+from elasticjob.rendezvous.step import NO_FAILURE, Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
 from elasticjob.rendezvous.words import workers as counted
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
@@ -45,25 +44,6 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
         rule(step)
     step.count_waiting()
     return step.decision()
-
-
-def note_heartbeats(step: Step) -> None:
-    """A heartbeat counts from when this operator sees it change. A long silence makes a worker suspected (rules 5 and
-    11).
-
-    Before the first heartbeat the silence counts from when the record was first seen: a worker may fall silent that
-    early.
-    """
-    known, beats = step.state.clocks.beats, {}
-    for member, worker in step.able.items():
-        last = known.get(member)
-        beats[member] = last if last and last.value == worker.heartbeat else Beat(worker.heartbeat, step.now)
-    step.clock(beats=beats)
-
-
-def note_acks(step: Step) -> None:
-    """The first ack of a ping starts the clocks of all other workers that were pinged (rules 5 and 11)."""
-    step.clock(pings=failure_detector.with_acks(step.state, step.able, step.now))
 
 
 def note_invalid(step: Step) -> None:
@@ -146,7 +126,7 @@ def break_round(step: Step) -> None:
     # what explains a failure is itself a break, and does not count
     innocent = explained(step.state, step.workers, step.lost)
     wanted = [one for one in broken if one.counted is not innocent] or broken
-    first = wanted[0] if innocent else min(wanted, key=lambda one: (one.member in step.state.leaving, kind_of(one.why)))
+    first = wanted[0] if innocent else min(wanted, key=lambda one: (one.member in step.state.leaving, one.kind.place))
     told = all(one.member in step.state.leaving for one in broken)
     cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
@@ -163,7 +143,7 @@ def explain_failure(step: Step) -> None:
     if not state.failure:
         return
     if explained(state, step.workers, step.lost):
-        step.set(failure="", replaced=())
+        step.set(**NO_FAILURE, replaced=())
         return
     present = {worker.member for worker in step.current.values()}
     away = (member for member in state.participants if member not in present and member.index not in state.done)
@@ -180,8 +160,8 @@ def name_cause(step: Step) -> None:
         return
     if state.reason == state.failure:
         step.set(reason=account.why, cause=account.cause)
-    step.set(failure=account.why)
-    if not is_of(account.worker, state.failure):
+    step.set(failure=account.why, failure_of=account.worker, failure_kind=account.kind)
+    if account.worker != state.failure_of:
         step.failed.append(Failed((account.worker, state.replacements.get(account.worker, 0)), judged=False))
 
 
@@ -237,16 +217,6 @@ def hurry_after_loss(step: Step) -> None:
         step.set(planned=False)
 
 
-def end_beyond_budget(step: Step) -> None:
-    """A failure beyond `maxRestarts` ends the job as soon as no loss can explain it any more, even if no round can be
-    formed (rule 10)."""
-    state, spec = step.state, step.spec
-    if state.phase is not FORMING or spec.suspend or not state.failure or state.restarts < spec.max_restarts:
-        return
-    if not policy.ignores(state) and not may_be_explained(spec, state, step.workers, step.now):
-        _within_budget(step)
-
-
 def form_round(step: Step) -> None:
     """A forming round is formed, or fails when its time is over; a waiting failure is counted first (rules 2 and
     10)."""
@@ -261,20 +231,8 @@ def form_round(step: Step) -> None:
         step.close(*verdict.failure)
     elif verdict.members and (differ := stages.differ(step.state, verdict.members)):
         step.close(Outcome.FAILED, differ)
-    elif verdict.members and _within_budget(step):
+    elif verdict.members and budget.is_within_budget(step):
         _form(step, verdict.members)
-
-
-def _within_budget(step: Step) -> bool:
-    """Count a failure that nothing has explained. Returns False when it exceeds `maxRestarts` and has ended the job."""
-    failure, restarts = step.state.failure, step.state.restarts + 1
-    if not failure or policy.is_ignored(step):
-        return True
-    step.set(restarts=restarts)
-    if restarts <= step.spec.max_restarts:
-        return True
-    step.close(Outcome.FAILED, f"{failure}: failure {restarts}, and maxRestarts is {step.spec.max_restarts}")
-    return False
 
 
 def _form(step: Step, members: tuple[Worker, ...]) -> None:
@@ -295,49 +253,11 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     step.clock(formed=step.now, newcomer=None)
 
 
-def reset_restarts(step: Step) -> None:
-    """A round that stands long enough resets the count of failures to zero (rule 10)."""
-    held = step.now - step.state.clocks.formed
-    if step.state.phase is FORMED and step.state.restarts and held >= step.spec.restart_reset:
-        step.set(restarts=0)
-
-
-def forgive_failures(step: Step) -> None:
-    """An index's failures are forgotten once its pod has been in a round for the longest delay, or has waited as a
-    spare for that long (rule 5)."""
-    state, clocks = step.state, step.state.clocks
-    if not clocks.failures:
-        return
-    stands = state.phase is FORMED and step.now - clocks.formed >= LONGEST_SECONDS
-    members = {member.index for member in state.participants} if stands else set()
-    spares = {worker.index for worker in step.roster.spares if has_joined(state, worker)}
-    step.clock(
-        failures={
-            index: known
-            for index, known in clocks.failures.items()
-            if index not in members and not (index in spares and step.now >= forgotten(known))
-        }
-    )
-
-
-def ping_suspected(step: Step) -> None:
-    """Suspected workers are pinged, together with witnesses that are not suspected (rule 5)."""
-    state, now = step.state, step.now
-    present = step.able
-    suspects = failure_detector.suspected(step.spec, state, present, now)
-    pings = failure_detector.unsettled(state, present, suspects)
-    ping = failure_detector.to_ping(state, present, suspects, pings, now)
-    if ping is not None:
-        pings = failure_detector.pinged_by(state, present, ping, pings, now)
-        step.set(ping=state.ping + 1, pinged=ping.members)
-    step.clock(pings=pings)
-
-
 RULES: tuple[Callable[[Step], None], ...] = (
     endings.note_finished,
     endings.refuse_strays,
-    note_heartbeats,
-    note_acks,
+    detector_rules.note_heartbeats,
+    detector_rules.note_acks,
     note_invalid,
     replace_lost,
     endings.fail_unfinished,
@@ -353,9 +273,9 @@ RULES: tuple[Callable[[Step], None], ...] = (
     policy.fail_by_policy,
     reopen_round,
     hurry_after_loss,
-    end_beyond_budget,
+    budget.end_beyond_budget,
     form_round,
-    ping_suspected,
-    reset_restarts,
-    forgive_failures,
+    detector_rules.ping_suspected,
+    budget.reset_restarts,
+    budget.forgive_failures,
 )

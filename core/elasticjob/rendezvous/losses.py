@@ -20,7 +20,7 @@ from elasticjob.rendezvous.roster import (
     is_stopping,
     lacks_last_word,
 )
-from elasticjob.terms import Cause, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Cause, FailureKind, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 # Pods whose training is at fault. A rank 0 that only failed to serve its store is not among them: it explains the
 # failures of its peers.
@@ -34,6 +34,9 @@ NOT_FINISHED = (
     "exit code"
 )
 
+UNKNOWN = FailureKind.UNKNOWN
+Fault = tuple[Loss, str, FailureKind]  # a loss in a word and in a sentence, and what that tells of the cause
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -42,6 +45,7 @@ class Lost:
     `was_member`: it was in the last formed round. `training_failed`: the training is at fault. `failed_by_itself`:
     nobody else ended the pod, whether the training is at fault or not. `ignored`: it does not count, because of the
     job's failure policy or because the node rejected the pod. `speaks_of_node`: it counts as a failure on that node.
+    `kind`: what `why` tells of the cause.
     """
 
     index: int
@@ -53,15 +57,18 @@ class Lost:
     failed_by_itself: bool = False
     ignored: bool = False
     speaks_of_node: bool = False
+    kind: FailureKind = UNKNOWN
 
 
 class Break(NamedTuple):
-    """A member that no longer trains in the formed round. `counted`: the training itself failed."""
+    """A member that no longer trains in the formed round. `counted`: the training itself failed. `kind`: what `why`
+    tells of the cause."""
 
     member: Member
     cause: Loss | Cause | RoundCause
     why: str
     counted: bool
+    kind: FailureKind = UNKNOWN
 
 
 def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
@@ -73,17 +80,20 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
             continue
         pod_key, was_member = worker.pod_key, worker.member in members
         if fault := _pod_fault(spec, state, worker, was_member):
+            cause, why, kind = fault
             failed_by_itself = _failed_by_itself(spec, state, worker)
             ignored = worker.matched is not None and worker.matched.action is PolicyAction.IGNORE
             yield Lost(
                 *pod_key,
-                *fault,
+                cause,
+                why,
                 was_member,
                 training_failed=was_member and _training_failed(spec, state, worker),
                 failed_by_itself=failed_by_itself,
                 ignored=ignored or worker.rejected,
                 # the pods of an unready node are deleted by the control plane, not by themselves
                 speaks_of_node=not ignored and (failed_by_itself or (worker.deleting and worker.unready)),
+                kind=kind,
             )
         elif (unacked := unacked_for(spec, state, worker, now)) is not None:
             why = f"no ack of a ping for {unacked:g} s"
@@ -101,33 +111,34 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
                 yield Lost(member.index, number, Loss.POD_GONE, "its pod is gone", was_member=True)
 
 
-def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
-    detail = f" ({worker.detail})" if worker.detail else ""
+def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> Fault | None:
+    told = worker.detail and (worker.disrupted or not worker.deleting)
+    detail, kind = (f" ({worker.detail})", worker.kind) if told else ("", UNKNOWN)
     if worker.deleting:
-        return Loss.POD_DELETED, "its pod was deleted" + (detail if worker.disrupted else "")
+        return Loss.POD_DELETED, "its pod was deleted" + detail, kind
     if worker.rejected:
-        return Loss.POD_REJECTED, "its node rejected the pod" + detail
+        return Loss.POD_REJECTED, "its node rejected the pod" + detail, kind
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
-        return Loss.POD_FAILED, "its pod failed" + detail
+        return Loss.POD_FAILED, "its pod failed" + detail, kind
     if worker.pod is PodState.SUCCEEDED:
         return _unfinished(spec, state, worker, was_member)
     if worker.pod is PodState.CRASH_LOOP and was_member and not is_between_stages(worker):
-        return Loss.TRAINER_CRASHED, "its trainer crashed again, and a fresh pod starts sooner" + detail
+        return Loss.TRAINER_CRASHED, "its trainer crashed again, and a fresh pod starts sooner" + detail, kind
     request = worker.request
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
-        return Loss.STORE_NOT_READY, "it did not serve the round's store in time"
+        return Loss.STORE_NOT_READY, "it did not serve the round's store in time", UNKNOWN
     return None
 
 
-def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
+def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> Fault | None:
     """Why exit code 0 of an unfinished worker was no success."""
     if _ended_as_suspended(spec, state, worker):
-        return Loss.ENDED_SUSPENDED, "its pod ended while the job was suspended"
+        return Loss.ENDED_SUSPENDED, "its pod ended while the job was suspended", UNKNOWN
     if lacks_last_word(state, worker):
         return None
     if worker.disrupted:
-        return Loss.POD_DISRUPTED, "its pod was disrupted" + (f" ({worker.detail})" if worker.detail else "")
-    return Loss.ENDED_UNFINISHED, NOT_FINISHED if was_member else NOT_TORCHRUN
+        return Loss.POD_DISRUPTED, "its pod was disrupted" + (f" ({worker.detail})" if worker.detail else ""), UNKNOWN
+    return Loss.ENDED_UNFINISHED, NOT_FINISHED if was_member else NOT_TORCHRUN, UNKNOWN
 
 
 def never_joined(worker: Worker) -> bool:
@@ -246,7 +257,7 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
         if member in state.leaving:
             return Break(member, RoundCause.TOLD_TO_LEAVE, f"{name} was told to leave", False)
         if loss := lost.get(member.index):
-            return Break(member, loss.cause, f"{name} lost: {loss.why}", loss.training_failed)
+            return Break(member, loss.cause, f"{name} lost: {loss.why}", loss.training_failed, loss.kind)
         if worker is None:
             return Break(member, Loss.POD_GONE, f"{name} lost: its pod is gone", False)
         return Break(member, *_replaced(name, worker), False)
@@ -257,7 +268,8 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     returns = comes_back(worker)
     if request.type is RequestType.LEAVE and not returns:
         detail = f" ({worker.detail})" if worker.detail and counted else ""
-        return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
+        kind = worker.kind if counted else UNKNOWN
+        return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted, kind)
     # the trainer was restarted, and its new join replaced its leave before that was read
     if began_anew(state, request, state.round):
         return _started_again(member, worker)
@@ -266,7 +278,7 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
         return Break(member, RoundCause.TRAINING_HUNG, worker.hung, True) if hangs else None
     if request.cause == Cause.WORKER_FAILED:
         detail = f" ({request.detail})" if request.detail else ""
-        return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted)
+        return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted, request.kind)
     if request.cause == Cause.STARTED:
         return _started_again(member, worker)
     return Break(member, RoundCause.CAME_BACK, f"{name} came back", counted)
@@ -275,7 +287,7 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
 def _started_again(member: Member, worker: Worker) -> Break:
     detail = f" ({worker.detail})" if worker.detail else ""
     why = f"worker {member.index}'s trainer was started again{detail}"
-    return Break(member, RoundCause.TRAINER_STARTED_AGAIN, why, True)
+    return Break(member, RoundCause.TRAINER_STARTED_AGAIN, why, True, worker.kind)
 
 
 def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:

@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, FailureKind, Outcome, PolicyAction, RendezvousPhase, RequestType
 
 PodKey = tuple[int, int]  # index and replacement number: together they name a pod
 PATIENCE_SECONDS = 15.0
@@ -64,7 +64,8 @@ class Request:
 
     `stage`: the stage of its torchrun, which is one more than the torchruns that ended in success in its container
     before. `script`: the script of a Join's torchrun. `last_call`, `worker_lost`: limits in seconds that a Join may set
-    in place of the spec's. `detail`: the previous failure, for people. `live`: all training processes of a Join's
+    in place of the spec's. `detail`: the previous failure, for people. `kind`: what that tells
+    of its cause. `live`: all training processes of a Join's
     worker run, and live on into the next round.
     """
 
@@ -75,6 +76,7 @@ class Request:
     script: str = ""
     cause: str = ""
     detail: str = ""
+    kind: FailureKind = FailureKind.UNKNOWN
     live: bool = False
     last_call: float | None = None
     worker_lost: float | None = None
@@ -106,8 +108,9 @@ class Worker:
     """One pod of the job, with the record that its sidecar wrote, if there is one.
 
     `replacement`: the last part of the pod's name. `crashes`: how often its trainer container was restarted in place.
-    `detail`: a fault that its pod or its sidecar reports. `invalid`: what is wrong with the record, which is then
-    ignored. `matched`: the matching rule of the job's failure policy, once the worker has stopped.
+    `detail`: a fault that its pod or its sidecar reports. `kind`: what that tells of its cause. `invalid`: what is
+    wrong with the record, which is then ignored. `matched`: the matching rule of the job's failure policy, once the
+    worker has stopped.
 
     `disrupted`: the cluster ended the pod for a reason of its own. `rejected`: the node refused the pod before any
     container started. `outdated`: the pod was made from an earlier template. `draining`: another is to take over from
@@ -133,6 +136,7 @@ class Worker:
     suspects: tuple[Member, ...] = ()
     ack: int = 0
     detail: str = ""
+    kind: FailureKind = FailureKind.UNKNOWN
     invalid: str = ""
     disrupted: bool = False
     rejected: bool = False
@@ -233,8 +237,9 @@ class State:
     operator has made no later ones.
 
     `failure`: what failed in the last formed round, until it is known whether that counts: it is judged when the group
-    forms again. `matched`: the rule of the job's failure policy that it matches. `replaced`: members replaced since
-    then for a cause that does not explain the failure.
+    forms again. `failure_of`: the index of its worker, None for none. `failure_kind`: what it tells of its cause.
+    `matched`: the rule of the job's failure policy that it matches. `replaced`: members replaced since then for a cause
+    that does not explain the failure.
 
     `waiting`: how many workers have joined and have a place, without being members. `spares`: how many have joined and
     have none.
@@ -271,6 +276,8 @@ class State:
     replacements: Mapping[int, int] = field(default_factory=dict)
     restarts: int = 0
     failure: str = ""
+    failure_of: int | None = None
+    failure_kind: FailureKind = FailureKind.UNKNOWN
     matched: Matched | None = None
     replaced: tuple[Member, ...] = ()
     planned: bool = False
@@ -307,43 +314,6 @@ class State:
     def ended(self) -> bool:
         """Whether the state is final. After `set_closed()` it is not: the formed round still trains to its end."""
         return self.phase is RendezvousPhase.CLOSED and self.outcome is not Outcome.CLOSED
-
-
-class Event(NamedTuple):
-    """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence.
-
-    `cause`: why a round ended or a worker was lost, in one word. `worker`: the index of the worker that it is about, if
-    there is one.
-    """
-
-    reason: str
-    message: str
-    warning: bool = False
-    cause: str = ""
-    worker: int | None = None
-
-
-class Failed(NamedTuple):
-    """A pod that failed by its own fault or its node's. `judged`: its loss counts as a failure. Otherwise it ended the
-    round, and it is judged with `State.failure`."""
-
-    pod: PodKey
-    judged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The next state, the time of the next step if nothing happens before, and the events for people.
-
-    `formed_after`: seconds from the opening of a round to its formation, set only by the step that formed it. `failed`:
-    the pods that this step found failed, for the bookkeeping about nodes; no rule reads it.
-    """
-
-    state: State
-    wake_at: float | None = None
-    events: tuple[Event, ...] = ()
-    formed_after: float | None = None
-    failed: tuple[Failed, ...] = ()
 
 
 # Failures of the training itself, as opposed to the loss of the machine it runs on.

@@ -7,17 +7,20 @@ from typing import Any, TypeVar
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
+from elasticjob.rendezvous.decision import Decision, Event, Failed
 from elasticjob.rendezvous.failure_detector import able, moments
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.live import goes_on
 from elasticjob.rendezvous.losses import Break, Lost
-from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
+from elasticjob.rendezvous.model import Clocks, Failures, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, current, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.rendezvous.words import round_of
-from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
+from elasticjob.terms import FailureKind, Outcome, RendezvousPhase, RoundCause
 
 _, FORMED, CLOSED = RendezvousPhase
+
+NO_FAILURE: dict[str, Any] = {"failure": "", "failure_of": None, "failure_kind": FailureKind.UNKNOWN}
 
 Known = TypeVar("Known", State, Clocks)
 
@@ -119,8 +122,11 @@ class Step:
     def note_end(self, first: Break) -> None:
         """Record that `first` ended the round. If it is a failure, it is judged later. A lost pod is already recorded,
         and for a hanging training no pod is known to be at fault."""
-        self.set(failure=first.why if first.counted else "")
         index = first.member.index
+        if first.counted:
+            self.set(failure=first.why, failure_of=index, failure_kind=first.kind)
+        else:
+            self.set(**NO_FAILURE)
         if first.counted and index not in self.lost and first.cause != RoundCause.TRAINING_HUNG:
             self.failed.append(Failed((index, self.state.replacements.get(index, 0)), judged=False))
 
@@ -128,7 +134,7 @@ class Step:
         """The only way to another phase. A failure is judged before it."""
         agreed = moved(self.state, event)
         self._become(
-            replace(agreed, reason=reason, cause=str(cause), failure="", matched=None, replaced=(), planned=False)
+            replace(agreed, reason=reason, cause=str(cause), matched=None, replaced=(), planned=False, **NO_FAILURE)
         )
         self.announce(event, message, warning=warning, cause=str(cause))
 

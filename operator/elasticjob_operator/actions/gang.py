@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating, Unavailable
+from elasticjob.kube.errors import (
+    ApiError,
+    Busy,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Terminating,
+    TimedOut,
+    Unavailable,
+)
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.reading import Pod
@@ -17,7 +26,7 @@ from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
@@ -27,7 +36,7 @@ from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Ther
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.share import Share, share_of
-from elasticjob_operator.objects.admitted import Admitted, Update, admitted, of_flavor
+from elasticjob_operator.objects.admitted import Admission, Update, admitted, of_flavor
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
     LEAST,
@@ -68,7 +77,7 @@ class Gang(Concern):
         """`are_left`: an earlier job of the name was a gang, and may have left Workloads."""
         self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
         self._shares: tuple[Share, ...] | None = None
-        self._admitted: dict[int, Admitted] = {}  # for the shares that hold quota, by their numbers
+        self._admitted: dict[int, Admission] = {}  # for the shares that hold quota, by their numbers
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
         self._are_left = are_left  # Workloads of an earlier job of the name, whose pods still run
@@ -86,32 +95,32 @@ class Gang(Concern):
         self._is_fresh, key = False, Key(meta["namespace"], meta["name"])
         try:
             there = await self._workloads.of(key, self._changed_at, within)
-        except FAILURES as error:
+        except ApiError as error:
             self._unseen = _trouble(error)
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
                 self._shares, self._are_left = self._shares or (), False
             return
         self._are_left = True
-        with suppress(*FAILURES):  # the next look tries again
+        with suppress(ApiError):  # the next look tries again
             self._are_left = not await delete_left(self._kube, key, there)
         own = (share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, None
         self._admitted = {one.number: await self._admission(one, job, spec) for one in self._shares if one.counts}
 
-    async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admitted:
+    async def _admission(self, share: Share, job: Object, spec: ElasticJobSpec) -> Admission:
         """What the share's pods get, or why there can be none."""
         workload, flavors = workload_name(job["metadata"]["name"], share.number), list[Update]()
         for name in share.flavors:
             try:
                 flavors.append(of_flavor(name, await self._workloads.flavor(name)))
-            except FAILURES as error:
-                return Admitted(workload, problem=_unread(name, error))
+            except ApiError as error:
+                return Admission(workload, problem=_unread(name, error))
         return admitted(workload, flavors, share.checks, spec.template)
 
     def admissions(
         self, pods: Iterable[Pod], job: Object, spec: ElasticJobSpec, pod_keys: Sequence[PodKey]
-    ) -> dict[PodKey, Admitted]:
+    ) -> dict[PodKey, Admission]:
         """What each pod that is to be made gets from the quota that it uses. `pods`: the present pods, which use quota
         too."""
         if not (self._admitted and spec.admitted_as_gang):
@@ -194,11 +203,11 @@ class Gang(Concern):
         self._refused = None
         try:
             await self._apply(job, spec, plan)
-        except (Busy, TimeoutError):
+        except (Busy, TimedOut):
             self._within = WAITING_SECONDS
         except Terminating:
             raise
-        except FAILURES as error:
+        except ApiError as error:
             self._refused, self._within = _trouble(error), REFUSED_SECONDS
         else:
             self._within = CHANGED_SECONDS
@@ -266,22 +275,20 @@ class Gang(Concern):
         self._announced = reason, refused
 
 
-def _trouble(error: Exception) -> Trouble:
-    return Trouble(_remedy(error), isinstance(error, ApiError) and not isinstance(error, Unavailable))
+def _trouble(error: ApiError) -> Trouble:
+    return Trouble(_remedy(error), not isinstance(error, Unavailable))
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(error: ApiError) -> str:
     """Why the Workloads cannot be read or changed, and what to do about it."""
     if isinstance(error, NotFound):
         return NO_KUEUE
-    said = str(error) or type(error).__name__
-    if isinstance(error, Forbidden) and " cannot " in said:
-        return f"{NO_RIGHT} ({said})"
-    return f"Kueue's Workloads: {said}"
+    if isinstance(error, Forbidden) and " cannot " in str(error):
+        return f"{NO_RIGHT} ({error})"
+    return f"Kueue's Workloads: {error}"
 
 
-def _unread(flavor: str, error: Exception) -> str:
+def _unread(flavor: str, error: ApiError) -> str:
     """Why a pod cannot be made, and what to do about it."""
-    said = str(error) or type(error).__name__
     right = ": set the chart's value kueue.gang" if isinstance(error, Forbidden) else ""
-    return f"the ResourceFlavor {flavor}, by which Kueue has admitted the job, cannot be read{right} ({said})"
+    return f"the ResourceFlavor {flavor}, by which Kueue has admitted the job, cannot be read{right} ({error})"

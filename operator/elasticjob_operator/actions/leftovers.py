@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
 
-from elasticjob.kube.errors import Forbidden, NotFound
+from elasticjob.kube.errors import ApiError, Forbidden, NotFound
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.objects.pods import selector
 from elasticjob_operator.objects.workloads import LEAST, collection
 
@@ -44,11 +44,11 @@ class Leftovers:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
         for namespace in tuple(self._unlisted):
-            with suppress(*FAILURES):
+            with suppress(ApiError):
                 await self._take_over(namespace)
 
     async def _take_over(self, namespace: str | None) -> None:
-        """Raises FAILURES."""
+        """Raises ApiError."""
         found: list[Object] = []
         with suppress(NotFound, Forbidden):  # no Kueue, or no right to list its Workloads
             found = (await self._kube.workloads(namespace)).items
@@ -59,7 +59,7 @@ class Leftovers:
 
     async def release(self, key: Key) -> float | None:
         """Deletes the Workloads of a job that does not exist. Returns the seconds until the next look. Raises
-        FAILURES."""
+        ApiError."""
         await self.take_over()
         if key not in self._expected:
             return LOOK_SECONDS if self._unlisted else None
@@ -79,7 +79,7 @@ def is_left(workload: Object) -> bool:
 
 
 async def delete_left(kube: Kube, key: Key, workloads: Iterable[Object]) -> bool:
-    """Deletes the leftover ones of `workloads`. False while leftover pods run. Raises FAILURES."""
+    """Deletes the leftover ones of `workloads`. False while leftover pods run. Raises ApiError."""
     left = [one["metadata"] for one in workloads if is_left(one)]
     if not left:
         return True

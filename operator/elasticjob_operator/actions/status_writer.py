@@ -36,7 +36,7 @@ class StatusWriter:
         self._announcer, self._rivalry = announcer, rivalry
         self._written_at = -math.inf
         # the previous leader may have shown progress at any time; a take-over must not write that of all jobs at once
-        self._shown_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
+        self._begun_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
         self._differs_at: float | None = None
         self._told_at: float | None = None
 
@@ -57,7 +57,7 @@ class StatusWriter:
             report.before,
             told,
             written=now - self._written_at,
-            shown=now - self._shown_at,
+            shown=now - max(self._written_at, self._begun_at),
             differs=now - self._differs_at,
             jobs=len(self._cache),
         )
@@ -72,7 +72,7 @@ class StatusWriter:
             return Retry(0.0)
         self._cache.note_job(written)
         self._rivalry.wrote()
-        self._written_at = self._shown_at = time.monotonic()
+        self._written_at = time.monotonic()
         self._differs_at = None
         return Written()
 

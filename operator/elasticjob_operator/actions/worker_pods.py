@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar, cast
 
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating, TimedOut
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
@@ -28,7 +28,7 @@ from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.admitted import Admitted
+from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # the beginning of the API server's refusals; without it one cause has the same sentence for all workers
@@ -78,7 +78,7 @@ class WorkerPods:
         due: Collection[PodKey],
         imports: str = "",
         spares: Container[int] = (),
-        admissions: Mapping[PodKey, Admitted] = MappingProxyType({}),
+        admissions: Mapping[PodKey, Admission] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with the keys that are `due`. Some may have to be retried.
 
@@ -108,7 +108,7 @@ class WorkerPods:
         batch: str,
         nodes: Mapping[str, set[str]],
         imports: str,
-        admitted: Admitted | None,
+        admitted: Admission | None,
         pod_key: PodKey,
         *,
         spare: bool,
@@ -138,10 +138,12 @@ class WorkerPods:
                 return Answer(taken=True, refusal=refusal)
             except (Busy, Terminating):
                 raise
-            except ApiError as error:
-                return Answer(refusal=refused(explained(NAMED.sub("", str(error)), pod)))
-            except TimeoutError as error:
+            except TimedOut as error:
                 return Answer(refusal=Refusal(f"{error}, as with a webhook that is slow"))
+            except ApiError as error:
+                if not error.status:  # nobody has refused it
+                    raise
+                return Answer(refusal=refused(explained(NAMED.sub("", str(error)), pod)))
         return Answer(made=True)
 
     async def _who_has(self, job: Object, pod_key: PodKey) -> str:

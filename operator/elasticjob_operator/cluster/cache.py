@@ -28,7 +28,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Gone(NamedTuple):
+class Deleted(NamedTuple):
     """The version in which an object was seen deleted, and when, in monotonic seconds."""
 
     version: int
@@ -39,7 +39,7 @@ class Cache:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
-        self._gone: dict[str, Gone] = {}  # by uid
+        self._gone: dict[str, Deleted] = {}  # by uid
         self._most_gone = MOST_GONE
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ class Cache:
         return uid in self._gone and version <= self._gone[uid].version
 
     def _note_gone(self, uid: str, version: int) -> None:
-        self._gone[uid] = Gone(version, time.monotonic())
+        self._gone[uid] = Deleted(version, time.monotonic())
         if len(self._gone) > self._most_gone:
             self.begin_listing()
 

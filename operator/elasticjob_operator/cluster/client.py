@@ -4,20 +4,20 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
-from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
-from pydantic_core import from_json
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from elasticjob.api import API_VERSION, JOB_LABEL
-from elasticjob.kube.errors import ApiError, Busy, Conflict, Invalid, NotFound, Terminating, error_of
-from elasticjob.kube.names import field_manager, user_agent
-from elasticjob.kube.paths import JOBS, LEASES, NODES, POD_TEMPLATES, PODS, WORKERS, WORKLOADS, WRITES, verb_of
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Invalid, NotFound, Terminating, TimedOut
+from elasticjob.kube.paths import JOBS, LEASES, NODES, POD_TEMPLATES, PODS, WORKERS, WORKLOADS
 from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
+from elasticjob_http.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +28,8 @@ WORKLOADS_SECONDS = 3.0
 ADMISSION_SECONDS = 15.0  # by default the API server waits 10 s for a webhook, and then names it
 PART = "operator"
 # to compress an answer costs the API server more than the cluster's network does
-ACCEPTED = {"Accept": "application/json", "Accept-Encoding": "identity"}
-MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
 PAGE = 100  # objects in one page of a listing; for pods 1 MB on the wire, and 6 MB as Python objects
-
-
-# all that a request can raise; a TimeoutError is an OSError
-FAILURES = (ApiError, OSError, aiohttp.ClientError)
 
 
 class Listing(NamedTuple, Generic[T]):
@@ -57,12 +52,10 @@ def _without_templates(workload: Object) -> Object:
 
 
 class Kube:
-    """One connection pool to the API server."""
+    """One connection pool to the API server. All calls raise ApiError."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
-        client.user_agent = user_agent(PART)
-        self.ended: Callable[[str, int], None] = lambda _, __: None  # called with verb and code, 0: no answer
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
 
     @classmethod
     async def connect(cls) -> Self:
@@ -73,10 +66,21 @@ class Kube:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
             await config.load_kube_config(client_configuration=configuration)
-        return cls(ApiClient(configuration))
+        return cls.of(configuration)
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> Self:
+        """Connects as `configuration` says: address, TLS, proxy and authentication."""
+        tls = RESTClientObject(configuration).ssl_context
+        http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=tls), headers=UNCOMPRESSED, proxy=configuration.proxy, trust_env=True
+        )
+        token = partial(configuration.get_api_key_with_prefix, "BearerToken", alias="authorization")
+        name = configuration.tls_server_name
+        return cls(Transport(PART, configuration.host, http, token, named=True, server_hostname=name))
 
     async def close(self) -> None:
-        await self._client.close()
+        await self.transport.close()
 
     async def request(
         self,
@@ -86,32 +90,8 @@ class Kube:
         query: Mapping[str, str] | None = None,
         seconds: float = REQUEST_SECONDS,
     ) -> Object:
-        """One request. Returns the answer's JSON, within `seconds`. Raises FAILURES."""
-        asked = dict(query or ()) | ({"fieldManager": field_manager(PART)} if method in WRITES else {})
-        url, verb = f"{path}?{urlencode(asked)}" if asked else path, verb_of(method, path, asked)
-        parts = await self._client.param_serialize(
-            method,
-            url,
-            body=body,
-            auth_settings=["BearerToken"],
-            query_params=[],
-            header_params={**ACCEPTED, **(MERGE_PATCH if method == "PATCH" else {})},
-        )
-        try:
-            response = await self._client.call_api(*parts, _request_timeout=seconds)
-            text = await response.read()
-        except TimeoutError:
-            self.ended(verb, 0)
-            message = f"{method} {path}: no answer from the API server within {seconds:g} s"
-            raise TimeoutError(message) from None
-        except (OSError, aiohttp.ClientError):
-            self.ended(verb, 0)
-            raise
-        self.ended(verb, response.status)
-        if response.status >= 400:
-            raise error_of(response.status, text)
-        answer: Object = from_json(text)  # in two thirds of the time that json takes
-        return answer
+        """One request. Returns the answer's JSON, within `seconds`."""
+        return await self.transport.request(method, path, body, query, seconds=seconds)
 
     async def unserved(self) -> set[str]:
         """The project's kinds that the API server does not serve, because their CRDs are not installed, or not yet."""
@@ -149,8 +129,8 @@ class Kube:
         return await self._list(NODES.all(), read=Node.read)
 
     async def workloads(self, namespace: str | None) -> Listing[Object]:
-        """Kueue's Workloads of all jobs, without their pod templates. Raises NotFound without Kueue, and TimeoutError
-        if a page takes long, because a job's step waits for it."""
+        """Kueue's Workloads of all jobs, without their pod templates. Raises NotFound without Kueue, and TimedOut if
+        a page takes long, because a job's step waits for it."""
         path = WORKLOADS.all(namespace)
         return await self._list(path, JOB_LABEL, read=_without_templates, seconds=WORKLOADS_SECONDS)
 
@@ -184,9 +164,10 @@ class Kube:
             return str(error)
         except (Busy, Terminating):
             raise
-        except (ApiError, TimeoutError) as error:
-            why = str(error) or f"no answer within {ADMISSION_SECONDS:g} s"
-            log.warning("%s: the form of a pod template could not be tried: %s", namespace, why)
+        except ApiError as error:
+            if not (error.status or isinstance(error, TimedOut)):  # nobody was asked
+                raise
+            log.warning("%s: the form of a pod template could not be tried: %s", namespace, error)
         return None
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Budget:
+class EventBudget:
     """The budget of one reason of one job. `full_at`: when the budget is unused again, on the event loop's clock."""
 
     full_at: float = 0.0
@@ -45,7 +45,7 @@ class Budget:
 class Announcer:
     def __init__(self, kube: Kube, identity: str) -> None:
         self._kube, self._identity = kube, identity
-        self._budgets: defaultdict[str, defaultdict[str, Budget]] = defaultdict(lambda: defaultdict(Budget))
+        self._budgets: defaultdict[str, defaultdict[str, EventBudget]] = defaultdict(lambda: defaultdict(EventBudget))
         self._posting: dict[str, asyncio.Task[None]] = {}
         self._last_ns = 0
 
@@ -69,7 +69,7 @@ class Announcer:
         """Forgets the job, which no longer exists."""
         self._budgets.pop(uid, None)
 
-    def _make_up(self, uid: str, budget: Budget) -> None:
+    def _make_up(self, uid: str, budget: EventBudget) -> None:
         event, left_out = budget.last, budget.left_out
         assert event is not None
         budget.last, budget.left_out = None, 0

@@ -15,7 +15,7 @@ from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.reading import Node
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.reflector import Reflector, Settings
+from elasticjob_operator.cluster.reflector import KopfSettings, Reflector
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.job.pace import SOON_SECONDS
@@ -85,9 +85,9 @@ class NoDiffs(kopf.DiffBaseStorage):
         pass
 
 
-def settings(reflector: Reflector, watches: WatchTimes) -> Settings:
+def settings(reflector: Reflector, watches: WatchTimes) -> KopfSettings:
     """kopf's settings: watches filtered by the server, bounded waits, and no marks of kopf's on the objects."""
-    result = Settings()
+    result = KopfSettings()
     result.reflector, result.watches = reflector, watches
     result.persistence.diffbase_storage = NoDiffs()
     result.watching.label_selectors["v1", "pods"] = JOB_LABEL

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from elasticjob.api import LeaseIdentity
-from elasticjob.kube.errors import Conflict, NotFound
+from elasticjob.kube.errors import ApiError, Conflict, NotFound
 from elasticjob.objects import Object
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 
 DURATION_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 10, 5, 60  # seconds without a renewal until another may lead
 LOST_SHARE = 0.8  # of the duration, after which the leader itself stops, so that two never lead
@@ -42,7 +42,7 @@ class StillWorking(Exception):
     """Work begun in a term did not end with it. Only the end of the process ends it."""
 
 
-class Times(NamedTuple):
+class LeaseTimes(NamedTuple):
     """All in seconds. `renew`: between renewals. `request`: for one request. `lost_after`: without a renewal until the
     leader stops. `duration`: without a renewal until another may lead."""
 
@@ -52,9 +52,9 @@ class Times(NamedTuple):
     duration: float
 
 
-def times_of(duration: float) -> Times:
+def times_of(duration: float) -> LeaseTimes:
     renew, request = min(RENEW_SHARE * duration, RENEW_SECONDS), min(REQUEST_SHARE * duration, REQUEST_SECONDS)
-    return Times(renew, request, LOST_SHARE * duration, duration)
+    return LeaseTimes(renew, request, LOST_SHARE * duration, duration)
 
 
 class LeaseClock:
@@ -214,9 +214,9 @@ class Leadership:
             self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
         except NotFound:
             self._lease = {}
-        except FAILURES as error:
+        except ApiError as error:
             self._answered_since = None
-            log.warning("the lease could not be read: %s", str(error) or type(error).__name__)
+            log.warning("the lease could not be read: %s", error)
             return False
         sent = time.monotonic()
         self._answered_since = sent if self._answered_since is None else self._answered_since
@@ -224,7 +224,7 @@ class Leadership:
             return False
         try:
             await self._write(self._identity, self._lease.get("spec", {}).get("leaseTransitions", 0) + 1)
-        except FAILURES as error:
+        except ApiError as error:
             log.info("the lease went to another: %s", error)
             return False
         self.clock.renewed(sent)

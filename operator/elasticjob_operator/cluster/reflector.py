@@ -18,12 +18,12 @@ import kopf
 from kopf._cogs.clients import errors, watching
 
 from elasticjob.api import JOB_LABEL, JOBS, WORKERS
-from elasticjob.kube.errors import ApiError, Forbidden, Gone, NotFound, kind_of
+from elasticjob.kube.errors import ApiError, Forbidden, Gone, NotFound, kind_of, with_its_status
 from elasticjob.kube.watch import ListAndWatch
 from elasticjob.objects import Object
 from elasticjob.text import printable
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.job.pace import report_seconds
 
@@ -54,7 +54,7 @@ class Reflector:
         self.wake: Callable[[Key, float], None] = lambda _, __: None
 
     async def list_all(self, *, anew: bool = False) -> None:
-        """Returns once each kind has been listed; with `anew`, since this call. Raises FAILURES.
+        """Returns once each kind has been listed; with `anew`, since this call. Raises ApiError.
 
         A named namespace that does not exist, or that this operator may not read, does not delay the others.
         """
@@ -63,7 +63,7 @@ class Reflector:
         await asyncio.gather(*map(self._ensure, self._sources))
 
     async def begin(self, source: Source) -> str:
-        """The version to watch from. Raises FAILURES."""
+        """The version to watch from. Raises ApiError."""
         async with self._looking[source]:
             version = self._versions.pop(source, None) or await self._list(source)
             self._watched.add(source)
@@ -93,7 +93,7 @@ class Reflector:
                 self._versions[source] = version
 
     async def _list(self, source: Source) -> str:
-        """Lists the source into the cache. Returns the version. Raises FAILURES."""
+        """Lists the source into the cache. Returns the version. Raises ApiError."""
         kind, namespace = source
         self._cache.begin_listing()
         if kind == NODES:
@@ -123,7 +123,7 @@ class Reflector:
         return True
 
 
-class Settings(kopf.OperatorSettings):
+class KopfSettings(kopf.OperatorSettings):
     """kopf's settings, which kopf passes to its watches, with the objects that the watches need."""
 
     reflector: Reflector
@@ -131,7 +131,7 @@ class Settings(kopf.OperatorSettings):
 
 
 async def _continuous_watch(
-    *, settings: Settings, resource: Any, namespace: Any, operator_pause_waiter: Any
+    *, settings: KopfSettings, resource: Any, namespace: Any, operator_pause_waiter: Any
 ) -> AsyncIterator[Any]:
     """Replaces kopf's generator of the same name. kopf starts it again when it ends."""
     source = (resource.plural, namespace)
@@ -144,8 +144,8 @@ async def _continuous_watch(
         settings.reflector.refused(source, error)
         await asyncio.sleep(GONE_SECONDS)
         return
-    except FAILURES as error:
-        log.warning("%s could not be listed: %s", where, str(error) or type(error).__name__)
+    except ApiError as error:
+        log.warning("%s could not be listed: %s", where, error)
         await asyncio.sleep(AGAIN_SECONDS)
         return
     yield watching.Bookmark.LISTED
@@ -167,7 +167,7 @@ async def _continuous_watch(
         await _has_ended(where, error)
     except errors.APIError as error:
         message = printable(error.message or "")
-        told = f"the API server answered {error.status}: {message}"
+        told = with_its_status(error.status, message)
         await _has_ended(where, kind_of(error.status, message)(told, error.status))
 
 

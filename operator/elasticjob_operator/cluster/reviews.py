@@ -26,7 +26,7 @@ REQUEST_SECONDS = 3.0
 log = logging.getLogger(__name__)
 
 
-class Verdict(Enum):
+class TokenVerdict(Enum):
     GRANTED = auto()
     UNKNOWN = auto()
     """The token belongs to no user."""
@@ -39,11 +39,11 @@ class Reviews:
 
     def __init__(self, kube: Kube, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._monotonic = kube, monotonic
-        self._kept: dict[bytes, tuple[float, Verdict]] = {}  # by hash: expiry, verdict; the oldest first
+        self._kept: dict[bytes, tuple[float, TokenVerdict]] = {}  # by hash: expiry, verdict; the oldest first
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def judge(self, token: str) -> Verdict:
-        """The verdict on `token`. Raises FAILURES if the API server cannot be asked."""
+    async def judge(self, token: str) -> TokenVerdict:
+        """The verdict on `token`. Raises ApiError if the API server cannot be asked."""
         key = hashlib.sha256(token.encode()).digest()
         if (verdict := self._known(key)) is not None:
             return verdict
@@ -54,31 +54,31 @@ class Reviews:
         self._keep(key, verdict)
         return verdict
 
-    def _known(self, key: bytes) -> Verdict | None:
+    def _known(self, key: bytes) -> TokenVerdict | None:
         until, verdict = self._kept.get(key, (0.0, None))
         return verdict if self._monotonic() < until else None
 
-    def _keep(self, key: bytes, verdict: Verdict) -> None:
-        seconds = GRANTED_SECONDS if verdict is Verdict.GRANTED else REFUSED_SECONDS
+    def _keep(self, key: bytes, verdict: TokenVerdict) -> None:
+        seconds = GRANTED_SECONDS if verdict is TokenVerdict.GRANTED else REFUSED_SECONDS
         self._kept.pop(key, None)
         self._kept[key] = self._monotonic() + seconds, verdict
         if len(self._kept) > MAX_KEPT:
             # refused tokens go first, so that tokens of strangers displace no scraper's
-            refused = (one for one, (_, kept) in self._kept.items() if kept is not Verdict.GRANTED)
+            refused = (one for one, (_, kept) in self._kept.items() if kept is not TokenVerdict.GRANTED)
             del self._kept[next(refused, next(iter(self._kept)))]
 
-    async def _ask(self, token: str) -> Verdict:
+    async def _ask(self, token: str) -> TokenVerdict:
         review = await self._create(TOKEN_REVIEWS, "TokenReview", {"token": token})
         if not review.get("authenticated"):
-            return Verdict.UNKNOWN
+            return TokenVerdict.UNKNOWN
         user = review["user"]
         who = {"user": user["username"], "uid": user.get("uid", ""), "groups": user.get("groups", [])}
         what = {"nonResourceAttributes": {"path": METRICS_PATH, "verb": "get"}, "extra": user.get("extra", {})}
         review = await self._create(ACCESS_REVIEWS, "SubjectAccessReview", who | what)
         if review.get("allowed"):
-            return Verdict.GRANTED
+            return TokenVerdict.GRANTED
         log.warning("%s asks for the metrics and may not get %s", user["username"], METRICS_PATH)
-        return Verdict.FORBIDDEN
+        return TokenVerdict.FORBIDDEN
 
     async def _create(self, resource: Resource, kind: str, spec: Object) -> Object:
         """Creates a review and returns its status."""

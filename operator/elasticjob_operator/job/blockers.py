@@ -25,7 +25,7 @@ from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.conditions import grouped, invalid_records, silence_of, silent_workers
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
-from elasticjob_operator.job.finishing import Finishing
+from elasticjob_operator.job.finishing import FinishingFound
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
@@ -88,7 +88,7 @@ def blockers_of(report: Report) -> tuple[Blocker, ...]:
 
 def _of_the_round(report: Report) -> Iterator[Blocker]:
     """What is wrong with the standing round, including the last round of a closed job."""
-    network, hang, finishing = report.of(Network), report.of(Hang), report.of(Finishing)
+    network, hang, finishing = report.of(Network), report.of(Hang), report.of(FinishingFound)
     if network.sentence:
         cut_off = [index for index, _ in sorted(network.cut_off)]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)

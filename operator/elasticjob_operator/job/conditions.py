@@ -14,7 +14,7 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
-from elasticjob_operator.job.finishing import CONTAINERS_RUN, Finishing
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, FinishingFound
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
@@ -64,7 +64,7 @@ def _once_told(report: Report, type: str, reason: str, fault: str, well: str) ->
 
 
 def _finishing(report: Report) -> Iterator[Finding]:
-    found = report.of(Finishing)
+    found = report.of(FinishingFound)
     if found.message:
         reason = CONTAINER_FAILED if found.failed else CONTAINERS_RUN
         yield Finding(FINISHING, "True" if found.waits else "False", reason, found.message)
@@ -132,7 +132,7 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
     """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
-    if report.of(Finishing).waits and not _obstacle(report):
+    if report.of(FinishingFound).waits and not _obstacle(report):
         return FINISHING
     rendezvoused = next(one for one in findings if one.type == RENDEZVOUSED)
     if rendezvoused.status != "True":

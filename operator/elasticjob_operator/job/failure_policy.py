@@ -18,7 +18,7 @@ from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
 
 
-class Failed(NamedTuple):
+class ContainerFailure(NamedTuple):
     """How a container has failed, or a training process in it, if torchrun has reported it."""
 
     code: int
@@ -49,7 +49,7 @@ def matched_rule(
     return None
 
 
-def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
+def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, ContainerFailure]:
     """The containers that have failed, by name, the trainer first. A container that ends while the trainer runs has not
     failed."""
     its = pod.container(trainer)
@@ -65,7 +65,7 @@ def _end_of(container: Container) -> End | None:
     return container.ended or (container.crashed_before if container.waits else None)
 
 
-def _of_trainer(container: Container, request: WorkerRequest | None, detail: str) -> Failed | None:
+def _of_trainer(container: Container, request: WorkerRequest | None, detail: str) -> ContainerFailure | None:
     """How the trainer's container has failed. What torchrun has reported of its training processes comes first, unless
     the container has ended after that report.
 
@@ -75,7 +75,7 @@ def _of_trainer(container: Container, request: WorkerRequest | None, detail: str
     told = None
     if request is not None and request.exit_code is not None:
         said = joined(f"training process failed with exit code {request.exit_code}", detail)
-        told = Failed(request.exit_code, said, is_of_process=True)
+        told = ContainerFailure(request.exit_code, said, is_of_process=True)
     if told and request and request.type is RequestType.LEAVE:
         return told
     if not container.runs:
@@ -84,11 +84,11 @@ def _of_trainer(container: Container, request: WorkerRequest | None, detail: str
     return told or (_of_end(container.crashed_before) if starts else None)
 
 
-def _of_end(end: End | None) -> Failed | None:
-    return Failed(end.code, joined(end.told)) if end else None
+def _of_end(end: End | None) -> ContainerFailure | None:
+    return ContainerFailure(end.code, joined(end.told)) if end else None
 
 
-def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> str:
+def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, ContainerFailure]) -> str:
     """The failure that matches, in words; empty if none does."""
     if wanted is None:
         return ""

@@ -24,7 +24,7 @@ NAMED = 3
 Crashes = Mapping[Member, int]  # how often each container had been restarted when that was last announced
 
 
-class Finishing(NamedTuple):
+class FinishingFound(NamedTuple):
     """What one step finds, remembered until the next. `waits`: the job waits only for containers that continue after
     success, those of the workers in `sentence`. `failed`: the containers that have failed after it, and how often they
     still may. `sentence` and `failed` are empty if there is nothing to report. `news`: the events to announce."""
@@ -50,23 +50,23 @@ class FinishingContainers(Concern):
         return report.noting(finishing_of(report, self._crashes))
 
     def after(self, report: Report) -> tuple[Event, ...]:
-        self._crashes = report.of(Finishing).crashes
-        return report.of(Finishing).news
+        self._crashes = report.of(FinishingFound).crashes
+        return report.of(FinishingFound).news
 
 
-def finishing_of(report: Report, known: Crashes) -> Finishing:
+def finishing_of(report: Report, known: Crashes) -> FinishingFound:
     """What is to be reported. `known`: the crashes that the last step found."""
     spec, state, workers = report.spec, report.decision.state, report.workers
     clocks = {} if state.ended else state.clocks.finishing
     if not clocks:
-        return Finishing()
+        return FinishingFound()
     there = {one.member: one for one in workers if one.member is not None and one.member in clocks}
     waited = sorted(member.index for member, one in clocks.items() if one.since is not None and member in there)
     failed = {one: worker for one, worker in there.items() if worker.crashes > clocks[one].crashes}
     told = {one: _failure(spec, worker, worker.crashes - clocks[one].crashes) for one, worker in failed.items()}
     fresh = (one for one, worker in failed.items() if worker.crashes > known.get(one, clocks[one].crashes))
     shown = list(told.values())[:NAMED]
-    return Finishing(
+    return FinishingFound(
         waits=bool(waited),
         sentence=_sentence(report, waited) if waited else "",
         failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),

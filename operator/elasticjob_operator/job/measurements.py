@@ -53,7 +53,7 @@ class Measurement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class JobTimes:
     """The times of one job, in seconds of the leader's clock. `counted`: up to when its seconds are counted. `caused`:
     when the cause of the last round's end was seen, or the job itself if no round has formed; None if this leader has
     not seen it."""
@@ -63,8 +63,8 @@ class Times:
 
 
 def measure(
-    report: Report, clocks: Clocks, times: Times, now: float, heard: float | None, announced: Iterable[str] = ()
-) -> tuple[list[Measurement], Times]:
+    report: Report, clocks: Clocks, times: JobTimes, now: float, heard: float | None, announced: Iterable[str] = ()
+) -> tuple[list[Measurement], JobTimes]:
     """What the step that made `report` adds, and the times for the next step.
 
     `clocks`: the clocks before the step. `heard`: when the event that caused the step came in, None if only time has
@@ -73,7 +73,7 @@ def measure(
     found = [Measurement(Metric.EVENTS, label=reason) for reason in announced]
     found += _seconds(report, now - times.counted)
     fresh = report.before.term == 0 or (report.suspended and report.before.rendezvous.phase is FORMING)
-    times = Times(counted=now, caused=now if fresh else times.caused)
+    times = JobTimes(counted=now, caused=now if fresh else times.caused)
     for event in report.decision.events:
         happened, times = _happened(report, event, clocks, times, now, heard)
         found += happened
@@ -99,8 +99,8 @@ def _lasted(report: Report) -> Iterator[Measurement]:
 
 
 def _happened(
-    report: Report, event: Event, clocks: Clocks, times: Times, now: float, heard: float | None
-) -> tuple[list[Measurement], Times]:
+    report: Report, event: Event, clocks: Clocks, times: JobTimes, now: float, heard: float | None
+) -> tuple[list[Measurement], JobTimes]:
     cause = event.cause
     if event.reason == "WorkerLost":
         return [Measurement(Metric.WORKERS_LOST, label=cause)], times

@@ -76,7 +76,7 @@ class Hangs(Concern):
         return report.of(Hang).again
 
 
-class Answer(NamedTuple):
+class StallAnswer(NamedTuple):
     """What a member's record says of its round. `stall` is None until it contains an answer."""
 
     worker: Worker
@@ -116,7 +116,7 @@ def hang_of(report: Report, asked: StallQuestion) -> Hang:
 
 def _answers(
     before: ElasticJobStatus, workers: Iterable[Worker], said: Mapping[PodKey, ElasticWorkerStatus]
-) -> Iterator[Answer]:
+) -> Iterator[StallAnswer]:
     """The answers of the members that still train, in rank order."""
     agreed = before.rendezvous
     known = {one.member: one for one in workers if one.member is not None and one.pod_key in said}
@@ -124,13 +124,13 @@ def _answers(
         if member in known and member not in agreed.finished and member not in agreed.finishing:
             status = said[known[member].pod_key]
             stall = status.stall if status.stall and status.stall.round == agreed.round else None
-            yield Answer(known[member], status, stall)
+            yield StallAnswer(known[member], status, stall)
 
 
-def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
+def _lagging(answers: list[StallAnswer]) -> tuple[list[StallAnswer], str]:
     """The members that lag, and the sentence about them. The states of their processes are the best evidence. Innocent
     ranks may also trail by one step, so only a small minority that trails is evidence."""
-    by_state: dict[ProcessState | None, list[Answer]] = {}  # None: its trainer has not answered
+    by_state: dict[ProcessState | None, list[StallAnswer]] = {}  # None: its trainer has not answered
     for one in answers:
         if one.stall is not None:
             by_state.setdefault(one.stall.process, []).append(one)
@@ -150,23 +150,23 @@ def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
     return [], "none of them lags behind the others" + _at(steps)
 
 
-def _told(those: list[Answer], how: Callable[[Answer], str]) -> str:
+def _told(those: list[StallAnswer], how: Callable[[StallAnswer], str]) -> str:
     more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
     return ", ".join(f"worker {one.worker.index}{how(one)}{_waits(one)}" for one in those[:NAMED]) + more
 
 
-def _does(one: Answer) -> str:
+def _does(one: StallAnswer) -> str:
     if one.stall is None or one.stall.process is None:
         return "'s trainer does not say what its training processes do"
     of = f" (local rank {one.stall.local_rank})" if one.stall.local_rank else ""
     return f"'s training process{of} {WORDS[one.stall.process]}"
 
 
-def _is_at(one: Answer) -> str:
+def _is_at(one: StallAnswer) -> str:
     return f" is at step {one.stall.step if one.stall else None}"
 
 
-def _waits(one: Answer) -> str:
+def _waits(one: StallAnswer) -> str:
     return "" if one.said.waits is None else f" (it waits {one.said.waits:.0%} of its time)"
 
 

@@ -19,7 +19,7 @@ LONGEST_SECONDS = 600.0  # a script may have no process group and report nothing
 TRAINING_STARTED = "TrainingStarted"
 
 
-class Start(NamedTuple):
+class StartFound(NamedTuple):
     """What one step finds. `round`: the round. `seconds`: from its forming until it trained, None if unknown. `again`:
     seconds until the next look. `news`: the events to announce."""
 
@@ -30,7 +30,7 @@ class Start(NamedTuple):
     news: tuple[Event, ...] = ()
 
 
-UNKNOWN = Start()
+UNKNOWN = StartFound()
 
 
 class Starts(Concern):
@@ -43,18 +43,18 @@ class Starts(Concern):
         return report.noting(start_of(report, self._known))
 
     def after(self, report: Report) -> tuple[Event, ...]:
-        self._known = report.of(Start)
+        self._known = report.of(StartFound)
         return self._known.news
 
     def again(self, report: Report, now: float) -> float | None:
-        return report.of(Start).again
+        return report.of(StartFound).again
 
 
-def start_of(report: Report, known: Start) -> Start:
+def start_of(report: Report, known: StartFound) -> StartFound:
     """Whether the round trains. `known`: the result of the last step."""
     before, round = report.before, report.before.rendezvous.round
     if not before.starting or not before.history or before.history[-1].round != round:
-        return Start(round)
+        return StartFound(round)
     if known.round == round and known.seconds is not None:  # announced already, and not written yet
         return known._replace(news=())
     passed = (datetime.fromisoformat(report.now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
@@ -62,10 +62,10 @@ def start_of(report: Report, known: Start) -> Start:
     how = _trains(round, said, reports=before.progress is not None and before.progress.step is not None)
     if how:
         message = f"round {round} trains, {passed:g} s after it was formed: {how}"
-        return Start(round, seconds=max(0.0, passed), news=(Event(TRAINING_STARTED, message),))
+        return StartFound(round, seconds=max(0.0, passed), news=(Event(TRAINING_STARTED, message),))
     if passed >= LONGEST_SECONDS:
-        return Start(round)
-    return Start(round, starting=True, again=LONGEST_SECONDS - passed)
+        return StartFound(round)
+    return StartFound(round, starting=True, again=LONGEST_SECONDS - passed)
 
 
 def _trains(round: int, said: ElasticWorkerStatus | None, *, reports: bool) -> str:

@@ -19,11 +19,11 @@ from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.blockers import blockers_of
 from elasticjob_operator.job.conditions import Finding, findings_of, reason_of
 from elasticjob_operator.job.deadline import Activity
-from elasticjob_operator.job.finishing import Finishing, succeeded
+from elasticjob_operator.job.finishing import FinishingFound, succeeded
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.stalls import Hang
-from elasticjob_operator.job.starts import Start
+from elasticjob_operator.job.starts import StartFound
 from elasticjob_operator.objects.pods import own_selector
 
 HISTORY_LENGTH = 5  # `kubectl describe` prints seven lines for each
@@ -68,6 +68,8 @@ def status_of(report: Report) -> ElasticJobStatus:
             stage=state.stage,
             scripts=state.scripts,
             failure=state.failure,
+            failure_of=state.failure_of,
+            failure_kind=state.failure_kind if state.failure else None,
             matched_rule=_matched_rule(state.matched),
             replaced=Members(state.replaced),
             planned=state.planned,
@@ -108,15 +110,15 @@ def _starts(report: Report) -> bool:
     """Whether the round's processes are still starting. That begins when a round has just formed."""
     state = report.decision.state
     stands = state.phase is RendezvousPhase.FORMED or state.outcome is Outcome.CLOSED
-    starts = report.decision.formed_after is not None or report.of(Start).starting
-    return stands and starts and not report.of(Finishing).waits
+    starts = report.decision.formed_after is not None or report.of(StartFound).starting
+    return stands and starts and not report.of(FinishingFound).waits
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
     decision, state, history = report.decision, report.decision.state, report.before.history
-    if (seconds := report.of(Start).seconds) is not None:
+    if (seconds := report.of(StartFound).seconds) is not None:
         history = (*history[:-1], history[-1].model_copy(update={"started": seconds}))
-    if report.of(Finishing).waits and state.phase is not RendezvousPhase.FORMING and history:
+    if report.of(FinishingFound).waits and state.phase is not RendezvousPhase.FORMING and history:
         history = (*history[:-1], succeeded(history[-1], report.now))
     if decision.formed_after is None:
         return history

@@ -28,7 +28,7 @@ class Update(NamedTuple):
     tolerations: tuple[Object, ...] = ()
 
 
-class Admitted(NamedTuple):
+class Admission(NamedTuple):
     """What is added to a pod that uses the quota of `workload`. `problem`: why no such pod can be made."""
 
     workload: str
@@ -47,7 +47,7 @@ def of_check(name: str, update: Object) -> Update:
     return Update(f"the admission check {name}", words, tuple(update.get("tolerations") or ()))
 
 
-def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update], template: Object) -> Admitted:
+def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update], template: Object) -> Admission:
     """What `flavors` and `checks` add to `template`. Where flavors contradict each other the first one counts, as in
     Kueue. A check must not contradict anything."""
     words: dict[str, dict[str, str]] = {field: {} for field, _ in PLACES}
@@ -60,16 +60,16 @@ def admitted(workload: str, flavors: Iterable[Update], checks: Iterable[Update],
                 for key, value in update.words.get(field, {}).items():
                     known = given[field].get(key, value)
                     if known != value:
-                        return Admitted(workload, problem=_differs(f"spec.template.{path}", update, key, value, known))
+                        return Admission(workload, problem=_differs(f"spec.template.{path}", update, key, value, known))
                     known = words[field].setdefault(key, value)
                     by = whose.setdefault((field, key), update.whose)
                     if known != value and not may_differ:
-                        return Admitted(workload, problem=_differs(f"the {field} of {by}", update, key, value, known))
+                        return Admission(workload, problem=_differs(f"the {field} of {by}", update, key, value, known))
             tolerations += [one for one in update.tolerations if one not in tolerations]
-    return Admitted(workload, words, tuple(tolerations))
+    return Admission(workload, words, tuple(tolerations))
 
 
-def add(template: Object, given: Admitted) -> None:
+def add(template: Object, given: Admission) -> None:
     """Adds `given` to the template of one pod, in place."""
     meta, pod = dict(template.get("metadata") or {}), template["spec"]
     template["metadata"] = meta

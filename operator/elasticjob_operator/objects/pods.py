@@ -30,7 +30,7 @@ from elasticjob.pods import (
     pod_name,
 )
 from elasticjob_operator.objects import placement
-from elasticjob_operator.objects.admitted import Admitted, add
+from elasticjob_operator.objects.admitted import Admission, add
 
 OF_ONE_POD = (KEPT_OFF, WORKLOAD)  # annotations
 WORKER = "elasticjob-worker"  # in app.kubernetes.io/name; the operator's own pods have another
@@ -144,7 +144,7 @@ def render_pod(
     keep_off: Collection[str] = (),
     imports: str = "",
     spare: bool = False,
-    admitted: Admitted | None = None,
+    admitted: Admission | None = None,
 ) -> Object:
     """The pod of worker `index` with the number `replacement`. Does not change its arguments.
 

@@ -6,6 +6,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from time import monotonic as now
 from typing import Self
@@ -71,9 +72,14 @@ class Token:
                 log.warning("the last token for the Kubernetes API stays in use: %s", _unusable(self._file, error))
         return self._value
 
-    def refused(self) -> None:
-        """Read the file again at the next request."""
-        self._until = 0.0
+    async def header(self) -> str:
+        """The value of the Authorization header."""
+        return f"Bearer {self.value}"
+
+    def answered(self, _: str, status: int) -> None:
+        """Note the status of an answer: after a refusal of the token the file is read again."""
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._until = 0.0
 
     def _read(self) -> str:
         self._until = now() + TOKEN_SECONDS

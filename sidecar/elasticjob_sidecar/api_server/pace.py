@@ -12,7 +12,7 @@ UNREAD_SECONDS = 60.0  # between two reports, the first of which the job's statu
 
 
 @dataclass(slots=True)
-class Pace:
+class StatusPace:
     """`job_size`, `job_worker_lost`, `job_progress`: the job's values, the last from its status. `quiet`: a round
     stands. `share`: a random share of the time between two heartbeats, so that those of a thousand workers spread."""
 

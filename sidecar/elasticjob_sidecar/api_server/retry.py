@@ -12,7 +12,7 @@ def backoff() -> Backoff:
     return Backoff(RETRY, lambda: random.uniform(0, 1))
 
 
-class Tries:
+class RequestTries:
     """Consecutive failures of one kind of request, whether the last was a `conflict`, and the pause before the next
     try."""
 

@@ -21,16 +21,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elasticjob.api import Members, Stall, WorkerRequest
+from elasticjob.api import Members, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavailable
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
 from elasticjob_sidecar.api_server.identity import Identity, asking
-from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, Pace
+from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, StatusPace
 from elasticjob_sidecar.api_server.remedies import explained
 from elasticjob_sidecar.api_server.requests import in_words
-from elasticjob_sidecar.api_server.retry import Tries
+from elasticjob_sidecar.api_server.retry import RequestTries
 from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -54,7 +54,7 @@ class WorkerRecord:
         self._stored: Object = {}  # the object as last seen
         self._version = ""  # its resourceVersion, as far as it is known
         self._heartbeat = 0
-        self._beats = Pace()
+        self._beats = StatusPace()
         self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # the status that the object holds
         self._last_written = self._last_beat = 0.0
@@ -123,9 +123,10 @@ class WorkerRecord:
         """All training processes have opted in, in a round, to live through changes. Written within seconds."""
         self._say(live=round)
 
-    def stall(self, stall: Stall | None) -> None:
-        """How far this worker is in a round without steps, written within seconds. None is not urgent."""
-        self._say(stall=stall)
+    def decide(self, **fields: Any) -> None:
+        """Fields of the status that concerns decide, such as how far this worker is in a round without steps. Written
+        within seconds; None is not urgent."""
+        self._say(**fields)
 
     def learned(self, imports: str) -> None:
         """The script's imports. Written within seconds."""
@@ -185,7 +186,7 @@ class WorkerRecord:
     async def run(self) -> None:
         """Write, forever."""
         # two, so that the back-off of one kind of write does not delay the other
-        urgent, others, trouble_log = Tries(), Tries(), TroubleLog(log)
+        urgent, others, trouble_log = RequestTries(), RequestTries(), TroubleLog(log)
         # heartbeats of many workers are spread
         self._last_written = self._last_beat = _now() - self._pace + random.uniform(0, self._pace)
         while True:

@@ -21,19 +21,19 @@ from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.links.link import Link
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
-from elasticjob_sidecar.membership.link_monitor import Group, LinkMonitor, Times, group_of, times_of
+from elasticjob_sidecar.membership.link_monitor import LinkGroup, LinkMonitor, LinkTimes, group_of, times_of
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.connection import Connection
-from elasticjob_sidecar.store.transport import Claim, Transport
+from elasticjob_sidecar.store.transport import Claim, PeerTransport
 
 log = logging.getLogger(__name__)
 
 SAY_SECONDS = 0.5  # between two changes of the suspects: many silent members would cause a write each
 
 
-class Watch(Protocol):
+class StatusWatch(Protocol):
     def again(self) -> None:
         """The status may have changed unnoticed: list again."""
 
@@ -48,11 +48,11 @@ class Links:
     def __init__(
         self,
         driver: Driver,
-        transport: Transport,
+        transport: PeerTransport,
         metrics: Metrics,
         worker_lost: Callable[[], float | None],
         suspect: Callable[[Members], None],
-        watch: Watch,
+        watch: StatusWatch,
     ) -> None:
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._worker_lost, self._suspect, self._watch = worker_lost, suspect, watch
@@ -85,7 +85,7 @@ class Links:
             for round in self._past:
                 round.close()
 
-    def _open(self, group: Group) -> None:
+    def _open(self, group: LinkGroup) -> None:
         self._round = _Round(group, times_of(len(group.members), self._worker_lost()), self._metrics)
         if group.rank > 0:
             self._round.calling = asyncio.create_task(self._call(self._round))
@@ -169,7 +169,7 @@ class Links:
 class _Round:
     """The links of one round, one for each member that this worker has to hear."""
 
-    def __init__(self, group: Group, times: Times, metrics: Metrics) -> None:
+    def __init__(self, group: LinkGroup, times: LinkTimes, metrics: Metrics) -> None:
         self.group, self.times = group, times
         self.monitor = LinkMonitor(group, times, _now())
         self.suspects = Members()

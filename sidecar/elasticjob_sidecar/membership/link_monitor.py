@@ -27,7 +27,7 @@ MAKE_SECONDS, MAKE_SECONDS_EACH = 3.0, 0.01
 LOOK_AGAIN = 1.5  # times the time until a suspicion
 
 
-class Group(NamedTuple):
+class LinkGroup(NamedTuple):
     """The standing round, for its links. `store`: rank 0's address, as in the job's status."""
 
     round: int
@@ -36,7 +36,7 @@ class Group(NamedTuple):
     store: str
 
 
-class Times(NamedTuple):
+class LinkTimes(NamedTuple):
     """Seconds. Links are made at random times between `earliest` and `latest` after the round was formed, each within
     `make`: the connections to the store come first."""
 
@@ -47,7 +47,7 @@ class Times(NamedTuple):
     make: float
 
 
-def group_of(standing: Standing, before: Group | None) -> Group | None:
+def group_of(standing: Standing, before: LinkGroup | None) -> LinkGroup | None:
     """The group whose links are to be held; None while no round stands with this worker and others. While the next
     round forms it is `before`."""
     job = standing.job
@@ -58,12 +58,12 @@ def group_of(standing: Standing, before: Group | None) -> Group | None:
     if len(job.participants) < 2:
         return None
     rank = job.participants.position_of(standing.me)
-    return None if rank is None or not job.store else Group(job.round, rank, job.participants, job.store)
+    return None if rank is None or not job.store else LinkGroup(job.round, rank, job.participants, job.store)
 
 
-def times_of(workers: int, worker_lost: float | None) -> Times:
+def times_of(workers: int, worker_lost: float | None) -> LinkTimes:
     """`worker_lost`: the seconds that the job or the trainer has set."""
-    return Times(
+    return LinkTimes(
         heartbeat=link_seconds(workers),
         suspicion=suspicion_seconds(workers, worker_lost or default_worker_lost(workers)),
         earliest=STORE_FIRST_SECONDS,
@@ -75,7 +75,7 @@ def times_of(workers: int, worker_lost: float | None) -> Times:
 class LinkMonitor:
     """The links of one round. Call `look` every `look_seconds`. `now`: seconds of any steady clock."""
 
-    def __init__(self, group: Group, times: Times, now: float) -> None:
+    def __init__(self, group: LinkGroup, times: LinkTimes, now: float) -> None:
         self._times = times
         self._turn = 1 if group.rank == 0 else _turn(group.rank)
         self.over = False  # the next round forms

@@ -12,30 +12,30 @@ sidecar only, and only while it is Formed; after a Leave no round is handed that
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import (
+    Cause,
+    Member,
+    RendezvousPhase,
+    RendezvousStatus,
+    RequestType,
+    WorkerRequest,
+)
+from elasticjob_sidecar.membership.answers import final_answer
 from elasticjob_sidecar.membership.model import (
-    NO_FAILURE,
     NO_LIMITS,
     UNKNOWN_TORCHRUN,
     Answer,
-    Failure,
     Handed,
     Limits,
     Torchrun,
     Waiter,
+    told_of,
 )
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import (
-    Refused,
-    last_formed_of,
-    new_processes,
-    other_script,
-    superseded,
-    trainer_lives,
-)
+from elasticjob_sidecar.membership.refusal import Refused, last_formed_of, no_round, superseded, trainer_lives
 from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
-from elasticjob_torch.wire import Code
+from elasticjob_torch.wire import NO_FAILURE, Code, Failure
 
 SUCCESSOR_SECONDS = 5.0
 
@@ -224,7 +224,9 @@ class Membership:
             self._timers.pop("fetch", None)
 
     def _serve(self, job: RendezvousStatus, waiter: Waiter, now: float) -> None:
-        if (answer := self._final_answer(job, waiter)) is not None:
+        if (answer := final_answer(self._standing(), job, waiter, self._torchruns)) is not None:
+            if isinstance(answer, Refused) and answer.code is Code.STAGE_FINISHED:
+                self._succeed(max(waiter.after, self.handed.round if self.handed else 0))
             self._answer(answer)
             return
         last_formed = last_formed_of(job)
@@ -239,25 +241,6 @@ class Membership:
         elif last_formed > self._joined_after:
             self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter)
 
-    def _final_answer(self, job: RendezvousStatus, waiter: Waiter) -> Answer | None:
-        """An answer that needs no new round."""
-        now = self._standing()
-        if now.leaving:
-            return Refused(Code.LEAVING, "this worker was told to leave: the job was scaled down")
-        if now.handed and now.in_round(now.handed.round) and waiter.after < now.handed.round == now.held:
-            return now.handed  # the trainer asks again after an interruption
-        if job.phase is not CLOSED or job.outcome is Outcome.CLOSED:
-            stage = self._torchruns.stage
-            if known := other_script(job, stage, self._torchruns.present.script):
-                return known
-            if stage <= max(self._torchruns.succeeded, job.stage - 1):
-                self._succeed(max(waiter.after, self.handed.round if self.handed else 0))
-                return Refused(Code.STAGE_FINISHED, f"stage {stage} of the job is finished")
-        if job.phase is CLOSED:
-            outcome = job.outcome.value if job.outcome else ""
-            return Refused(Code.CLOSED, job.reason or "the rendezvous is closed", outcome)
-        return new_processes(job, waiter.after) if waiter.live else None
-
     def _formed_for_me(self) -> bool:
         """Whether the round that this worker joined for is formed with it."""
         job = self.job
@@ -269,9 +252,8 @@ class Membership:
             event,
             after=after,
             cause=cause,
-            detail=failure.detail or None,
+            **told_of(failure),
             live=waiter.live or None,
-            exit_code=failure.exit_code,
             last_call_seconds=waiter.limits.last_call,
             worker_lost_seconds=waiter.limits.worker_lost,
         )
@@ -299,7 +281,7 @@ class Membership:
     def _leave(self, event: Cause, cause: Cause | None = None, failure: Failure = NO_FAILURE) -> None:
         """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
-        self._move(event, cause=cause or event, detail=failure.detail or None, exit_code=failure.exit_code)
+        self._move(event, cause=cause or event, **told_of(failure))
         self._timers.clear()
 
     def _has_left(self) -> bool:
@@ -320,14 +302,10 @@ class Membership:
         elif timer in ("successor", "fetch"):
             self._leave(Cause.AGENT_LOST)
         elif self._waiter is not None:
-            waited = now - self._waiter.since
-            state = (
-                f"the job is at {self.job.phase} {self.job.round}" if self.job else "the API server has not answered"
-            )
             beside = self.job is not None and self.job.phase is FORMED  # a spare: its join stands until it asks again
             if self.mode is Mode.JOINING and not beside:
                 self._leave(Cause.JOIN_TIMEOUT)
-            self._refuse_waiter(Refused(Code.JOIN_TIMEOUT, f"no round was formed within {waited:.0f} s: {state}"))
+            self._refuse_waiter(no_round(self.job, now - self._waiter.since))
 
     # --- small things
 

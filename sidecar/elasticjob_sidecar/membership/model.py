@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from elasticjob.api import Cause, Member
+from elasticjob.api import Cause, FailureKind, Member
 from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_torch.wire import NO_FAILURE, Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +56,6 @@ class Torchrun(NamedTuple):
 UNKNOWN_TORCHRUN = Torchrun()
 
 
-class Failure(NamedTuple):
-    """What failed in a trainer's processes, for people, and their exit code; empty if nothing has."""
-
-    detail: str = ""
-    exit_code: int | None = None
-
-
-NO_FAILURE = Failure()
-
-
 @dataclass(frozen=True, slots=True)
 class Waiter:
     """An unanswered join of a trainer. `ticket`: whatever the caller needs to answer it. `live`: its processes run, and
@@ -80,3 +71,9 @@ class Waiter:
 
 
 Answer: TypeAlias = Handed | Refused
+
+
+def told_of(failure: Failure) -> dict[str, Any]:
+    """The fields of a request that tell of a failure."""
+    kind = FailureKind(failure.kind) if failure.detail else None
+    return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}

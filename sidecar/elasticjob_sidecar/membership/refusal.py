@@ -57,6 +57,12 @@ def new_processes(job: RendezvousStatus, held: int) -> Refused | None:
     return Refused(Code.NEW_PROCESSES, f"the training processes of this worker have to be new: {why}")
 
 
+def no_round(job: RendezvousStatus | None, seconds: float) -> Refused:
+    """A refusal of a join that has waited for that long."""
+    state = f"the job is at {job.phase} {job.round}" if job else "the API server has not answered"
+    return Refused(Code.JOIN_TIMEOUT, f"no round was formed within {seconds:.0f} s: {state}")
+
+
 def trainer_lives(pid: int) -> Refused:
     which = f"the process {pid}" if pid else "another process"
     return Refused(

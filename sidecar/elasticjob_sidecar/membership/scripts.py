@@ -5,13 +5,12 @@ round is over.
 A planned end of the round is withheld from the trainer while a script that wants to save has not saved, at most for
 `save_seconds`. Scripts that never asked to save are not awaited, nor are scripts that have ended or asked too late. An
 end that the trainer has learned of is never withheld again.
-
-Pure, as `machine`: `now` is an argument, and `look` is called after each of the machine's outputs.
 """
 
 from dataclasses import dataclass, field
 
 from elasticjob.api import RendezvousPhase
+from elasticjob_sidecar.membership.concern import Concern
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused, needs_new_processes
@@ -29,7 +28,7 @@ class Script:
 
 
 @dataclass(slots=True)
-class Scripts:
+class Scripts(Concern):
     save_seconds: float = 15.0
     _open: dict[int, Script] = field(default_factory=dict)  # by the number of the stream
     _streams: int = 0
@@ -57,7 +56,6 @@ class Scripts:
                 script.saves, script.saved = True, max(script.saved, saved)
 
     def look(self, worker: Standing, now: float) -> None:
-        """Call it after each input, also of the membership, and at `wake_at`."""
         ending = planned_end(worker)
         if ending != self._ending:
             self._ending, self._until = ending, (now + self.save_seconds if ending else None)
@@ -76,8 +74,11 @@ class Scripts:
 
     @property
     def hold(self) -> bool:
-        """Whether the change is withheld from the trainer."""
         return self._until is not None
+
+    @property
+    def sentence(self) -> str:
+        return f"the trainer is told {'when its scripts have saved' if self.hold else 'now'}"
 
     @property
     def wake_at(self) -> float | None:

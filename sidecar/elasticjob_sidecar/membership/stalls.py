@@ -4,19 +4,18 @@
 A script stalls when it has reported a step in its round, and then nothing for the job's deadline. The record reports
 that at once. The operator then asks all members of the round, and each reports how far it is. So nothing is written
 while all is well, and no clock is compared with another: the sidecar beside the script measures its silence.
-
-Pure, as `machine`: `now` is an argument, and `look` is called after each of the machine's outputs.
 """
 
 from dataclasses import dataclass, field
 
 from elasticjob.api import ProcessState, Stall
+from elasticjob_sidecar.membership.concern import Concern
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 
 
 @dataclass(slots=True)
-class Stalls:
+class Stalls(Concern):
     """`deadline`: seconds, None for no limit. `word`: what the record should report, None for nothing."""
 
     deadline: float | None = None
@@ -43,7 +42,6 @@ class Stalls:
         self._process = process, local_rank
 
     def look(self, worker: Standing, now: float) -> None:
-        """Call it after each input, also of the membership, and at `wake_at`."""
         self._enter(worker)
         if not self._round:
             return
@@ -62,8 +60,18 @@ class Stalls:
     # --- outputs
 
     @property
+    def status(self) -> dict[str, Stall | None]:
+        return {"stall": self.word}
+
+    @property
+    def sentence(self) -> str:
+        if self.word is None:
+            return ""
+        step = "none" if self.word.step is None else self.word.step
+        return f"the script {'stalls' if self.word.stalled else 'goes on'}, its last step is {step}"
+
+    @property
     def wake_at(self) -> float | None:
-        """The time at which time alone changes something."""
         if self.deadline is None or self._since is None or (self.word is not None and self.word.stalled):
             return None
         return self._since + self.deadline

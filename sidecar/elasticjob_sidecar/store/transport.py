@@ -69,7 +69,7 @@ def admission_seconds(members: int) -> float:
     return ADMISSION_SECONDS + ADMISSION_SECONDS_EACH * members
 
 
-class Transport:
+class PeerTransport:
     def __init__(
         self,
         credentials: Credentials,

@@ -20,7 +20,7 @@ from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
-from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.transport import PeerTransport
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class RoundTrust:
         kube: KubeApi,
         job: str,
         driver: Driver,
-        transport: Transport,
+        transport: PeerTransport,
         failed: Callable[[str, ApiError], None],
         pod_of: Callable[[int], str],
     ) -> None:

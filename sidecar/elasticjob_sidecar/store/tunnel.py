@@ -22,7 +22,7 @@ from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.store.forwards import Forwards
-from elasticjob_sidecar.store.transport import Claim, Transport, admission_seconds
+from elasticjob_sidecar.store.transport import Claim, PeerTransport, admission_seconds
 from elasticjob_torch.wire import Code
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ CONNECTIONS = 1024  # from this pod's processes to the store; each is a connecti
 
 
 class Tunnel:
-    def __init__(self, driver: Driver, transport: Transport, metrics: Metrics, callers: Callers) -> None:
+    def __init__(self, driver: Driver, transport: PeerTransport, metrics: Metrics, callers: Callers) -> None:
         self._callers = callers  # of the store, if this agent serves it
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._server: asyncio.Server | None = None

@@ -18,7 +18,7 @@ from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.membership.model import Failure, Limits, Torchrun
+from elasticjob_sidecar.membership.model import Limits, Torchrun
 from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.membership.scripts import script_view_of
 from elasticjob_sidecar.membership.view import view_of
@@ -72,7 +72,7 @@ class TrainerApi:
         try:
             return await self._tell(
                 request,
-                lambda: None if driver.scripts.hold else view_of(driver.standing, driver.api_away),
+                lambda: None if driver.holds else view_of(driver.standing, driver.api_away),
                 lambda: driver.standing.stream == stream,  # a newer stream of the same trainer takes over
             )
         finally:  # the server cancels this handler as soon as the connection is lost
@@ -192,8 +192,9 @@ class TrainerApi:
         return web.Response(status=204)
 
 
-def _failure(asked: wire.Join | wire.Leave) -> Failure:
-    return Failure(plain(asked.detail or "", wire.DETAIL_LENGTH), asked.exit_code)
+def _failure(asked: wire.Join | wire.Leave) -> wire.Failure:
+    kind = asked.failure_kind or wire.FailureKind.UNKNOWN
+    return wire.Failure(plain(asked.detail or "", wire.DETAIL_LENGTH), asked.exit_code, kind)
 
 
 async def _body(message: type[M], request: web.Request) -> M:

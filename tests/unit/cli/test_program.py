@@ -14,7 +14,7 @@ from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.errors import Exit
 from elasticjob_cli.output import console
-from elasticjob_cli.output.tables import Part, Span, Text, table
+from elasticjob_cli.output.tables import Paragraph, Part, Span, table
 
 ROOT = Path(__file__).parents[3]
 OWN = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]
@@ -106,7 +106,7 @@ BAD = "\x1b]0;mine\x07\x1b[2Jred\u202e"
 
 @pytest.mark.parametrize(
     "part",
-    [Text.of(f"{BAD}\nnext"), table(["WHAT"], [[BAD]]), Text((Span("a "), Span(BAD, "bold")))],
+    [Paragraph.of(f"{BAD}\nnext"), table(["WHAT"], [[BAD]]), Paragraph((Span("a "), Span(BAD, "bold")))],
     ids=["text", "table", "styled"],
 )
 def test_what_old_statuses_hold_gets_to_no_terminal(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:

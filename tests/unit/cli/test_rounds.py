@@ -12,7 +12,7 @@ from elasticjob_cli.output.documents import report
 from elasticjob_cli.output.views import history_view, status_view
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import Rates, members_of
-from elasticjob_cli.reading.rounds import Round, goodput, rounds_of
+from elasticjob_cli.reading.rounds import FormedRound, goodput, rounds_of
 from elasticjob_cli.reading.times import age, length
 from elasticjob_cli.reading.words import names
 from support.cli_jobs import NOW, ago, blocker, condition, formed, forming, joins, pod, record, scene
@@ -141,7 +141,7 @@ def test_time_is_lost_while_a_round_forms_but_not_while_suspended() -> None:
         assert (found.trained, found.lost) == (846, seconds)
 
 
-def last_round(*events: Object, **more: object) -> Round:
+def last_round(*events: Object, **more: object) -> FormedRound:
     history = [*HISTORY[:2], kept(3, 100, 4, **more)]  # type: ignore[arg-type]
     status = {"rendezvous": {"round": 3, "phase": "Formed"}, "history": history}
     return rounds_of(look(scene({"replicas": 2}, status, events=list(events))))[-1]

@@ -3,7 +3,7 @@
 
 import pytest
 
-from elasticjob_cli.output.tables import Part, Span, Text, lines_of, table
+from elasticjob_cli.output.tables import Paragraph, Part, Span, lines_of, table
 from elasticjob_cli.output.views import history_view, list_view, status_view
 from support.cli_jobs import ago, formed, pod
 
@@ -61,7 +61,7 @@ def test_a_table_without_rows_is_its_columns() -> None:
 
 
 def test_a_style_goes_on_over_a_fold() -> None:
-    text = Text((Span("a", "bold"), Span(" bb cc dd ", "red"), Span("e")))
+    text = Paragraph((Span("a", "bold"), Span(" bb cc dd ", "red"), Span("e")))
     assert lines_of([text], 7, colours=True) == [
         "\x1b[1ma\x1b[0m\x1b[31m bb cc\x1b[0m",
         "\x1b[31mdd \x1b[0me",
@@ -70,4 +70,4 @@ def test_a_style_goes_on_over_a_fold() -> None:
 
 
 def test_a_text_keeps_its_lines() -> None:
-    assert lines_of([Text.of("a\n\nb c"), Text.of("")], 2) == ["a", "", "b", "c", ""]
+    assert lines_of([Paragraph.of("a\n\nb c"), Paragraph.of("")], 2) == ["a", "", "b", "c", ""]

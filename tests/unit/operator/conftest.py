@@ -14,7 +14,7 @@ from support.recording_server import RecordingServer
 @pytest.fixture
 async def leases(monkeypatch: pytest.MonkeyPatch) -> RecordingServer:
     """An API server, and Leases of short times."""
-    short = leader.Times(renew=0.01, request=5.0, lost_after=0.2, duration=0.25)
+    short = leader.LeaseTimes(renew=0.01, request=5.0, lost_after=0.2, duration=0.25)
     monkeypatch.setattr(leader, "times_of", lambda _: short)
     return RecordingServer("ops")
 

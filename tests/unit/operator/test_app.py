@@ -90,7 +90,7 @@ async def operator(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> Asy
     async def connect() -> Kube:
         return api.client()
 
-    quick = leader.Times(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
+    quick = leader.LeaseTimes(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
     monkeypatch.setattr(leader, "times_of", lambda _: quick)
     monkeypatch.setattr(Kube, "connect", connect)
     api.objects["elasticjobs/digits"] = job()
@@ -150,7 +150,7 @@ async def test_the_lease_has_connections_of_its_own(api: RecordingServer, monkey
 
 async def test_an_event_loop_that_stands_still_is_noticed() -> None:
     metrics.LOOP_STALL.set(0)
-    looking = asyncio.create_task(loop_watch.watch_loop(metrics.Stall().note))
+    looking = asyncio.create_task(loop_watch.watch_loop(metrics.LongestStall().note))
     await asyncio.sleep(2 * loop_watch.LOOK_SECONDS)
     time.sleep(5 * loop_watch.LOOK_SECONDS)  # noqa: ASYNC251 - that is the fault
     await until(lambda: metrics.LOOP_STALL._value.get() >= 3 * loop_watch.LOOK_SECONDS)

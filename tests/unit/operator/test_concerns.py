@@ -14,7 +14,7 @@ from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.evictions import Evictions
 from elasticjob_operator.job.round_clocks import RoundClocks
 from elasticjob_operator.job.stalls import Hang
-from elasticjob_operator.job.starts import Start
+from elasticjob_operator.job.starts import StartFound
 from support.statuses import FORMED, report
 
 NONE = cast(Any, None)
@@ -33,6 +33,6 @@ def test_no_concern_is_left_out_of_the_list_or_asked_twice() -> None:
 def test_a_fact_takes_the_place_of_the_one_before_and_of_no_other() -> None:
     made = report(FORMED)
     assert made.of(Hang) == Hang()
-    after = made.noting(Hang(stalled=2)).noting(Start(3)).noting(Hang(stalled=3), now="later")
-    assert (after.of(Hang), after.of(Start), after.now) == (Hang(stalled=3), Start(3), "later")
+    after = made.noting(Hang(stalled=2)).noting(StartFound(3)).noting(Hang(stalled=3), now="later")
+    assert (after.of(Hang), after.of(StartFound), after.now) == (Hang(stalled=3), StartFound(3), "later")
     assert made.of(Hang) == Hang(), "the report before stays as it was"

@@ -11,21 +11,22 @@ import aiohttp
 import pytest
 
 from elasticjob.health import Page
+from elasticjob.kube.errors import TimedOut
 from elasticjob_operator import certificate, metrics_server
 from elasticjob_operator.certificate import CertificateError, Mounted
-from elasticjob_operator.cluster.reviews import Verdict
+from elasticjob_operator.cluster.reviews import TokenVerdict
 from elasticjob_operator.metrics_server import HEAD_BYTES, SLOTS, MetricsServer, bearer_of
 from support.callers import caller
 from support.canned_server import ADDRESS, write_authority
 from support.waiting import until
 
-VERDICTS = {"scraper": Verdict.GRANTED, "worker": Verdict.FORBIDDEN}
+VERDICTS = {"scraper": TokenVerdict.GRANTED, "worker": TokenVerdict.FORBIDDEN}
 
 
-async def judge(token: str) -> Verdict:
+async def judge(token: str) -> TokenVerdict:
     if token == "away":
-        raise TimeoutError("no answer")
-    return VERDICTS.get(token, Verdict.UNKNOWN)
+        raise TimedOut("no answer")
+    return VERDICTS.get(token, TokenVerdict.UNKNOWN)
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_torch.wire import Code
 from support.faulty_kube import FaultyKube
@@ -32,7 +34,7 @@ async def in_round(kube: FaultyKube) -> AsyncIterator[Driver]:
     """The driver of a worker whose trainer holds round 1."""
     metrics = Metrics()
     record = WorkerRecord(kube, IDENTITY, metrics.api_failed)
-    driver = Driver(Membership(ME), Scripts(), record, metrics)
+    driver = Driver(Membership(ME), Concerns(Scripts(), Stalls()), record, metrics)
     writing = asyncio.create_task(record.run())
     driver.job_seen(status(RendezvousPhase.FORMING))
     driver.attach("t", 0)
@@ -90,7 +92,7 @@ async def test_a_recorded_success_survives_the_sidecar_that_recorded_it() -> Non
         await driver.finish("t", 1, 60.0)
     metrics = Metrics()
     record = WorkerRecord(kube, replace(IDENTITY, id="1"), metrics.api_failed)
-    driver = Driver(Membership(Member(0, "1")), Scripts(), record, metrics)
+    driver = Driver(Membership(Member(0, "1")), Concerns(Scripts(), Stalls()), record, metrics)
     writing = asyncio.create_task(record.run())
     await driver.stop(60.0)
     assert (kube.workers["job-0-0"]["spec"]["id"], said(kube)) == ("1", "Finish")

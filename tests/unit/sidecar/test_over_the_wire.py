@@ -164,10 +164,10 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
 @played
 async def test_a_failure_is_told_as_one(scene: Scene) -> None:
     pod = await in_round(scene)
-    pod.agent.do(pod.agent.machine.joining("exit code 42", 42))
+    pod.agent.do(pod.agent.machine.joining(wire.Failure("exit code 42", 42, wire.FailureKind.EXIT_CODE)))
     await scene.until(lambda: pod.record["spec"]["request"].get("detail") == "exit code 42", "the cause")
     told = pod.record["spec"]["request"]
-    assert (told["cause"], told["exitCode"]) == ("WorkerFailed", 42)
+    assert (told["cause"], told["exitCode"], told["failureKind"]) == ("WorkerFailed", 42, "ExitCode")
 
 
 @played

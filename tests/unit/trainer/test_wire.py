@@ -24,6 +24,7 @@ from elasticjob_torch.wire.fields import fields_of
 from support.trainer_sidecar import Sidecar, handed
 
 NAME = "t" * 32
+FAILED = wire.Failure("a", 1, wire.FailureKind.MESSAGE)
 
 
 def keys(message: type[wire.Message]) -> set[str]:
@@ -69,12 +70,12 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.view()
     limits = {"last_call": 5, "worker_lost": 20}
-    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits=limits, detail="a", exit_code=1)
+    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits=limits, failure=FAILED)
     client.join(3, wire.JoinCause.MEMBERSHIP_CHANGED, 60, live=True)
     client.tell_live(3)
     client.post_store(3, 40001)
     client.await_store(3, 20)
-    client.leave(wire.LeaveCause.WORKER_FAILED, 5, exit_code=42, detail="b")
+    client.leave(wire.LeaveCause.WORKER_FAILED, 5, wire.Failure("b", 42))
     client.finish(3, 5)
     client.close(5)
     client.tell_imports(["torch", "torch.distributed"])
@@ -115,6 +116,7 @@ def test_phases_and_outcomes_are_those_of_the_job() -> None:
 
 
 def test_what_processes_do_has_the_words_of_the_record() -> None:
+    assert [*wire.FailureKind] == [*terms.FailureKind]  # in the same order
     assert set(wire.ProcessState) == set(terms.ProcessState) == set(stalls._SEVERITY) == set(stalls._WORDS)
 
 
@@ -248,14 +250,22 @@ def test_a_wrong_message_is_not_made() -> None:
 def test_a_call_that_must_not_be_made_is_refused_as_the_sidecar_would(sidecar: Sidecar) -> None:
     client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     with pytest.raises(SidecarRefusal, match="exitCode: must be whole number from 1 to 255, not 0") as refused:
-        client.leave(wire.LeaveCause.TRAINER_LEFT, 5, exit_code=0)
+        client.leave(wire.LeaveCause.TRAINER_LEFT, 5, wire.Failure("", 0))
     assert refused.value.code == wire.Code.BAD_REQUEST
     assert not sidecar.requests
 
 
 MESSAGES = (
     wire.Events(trainer=NAME, pid=7, container="12", script="train.py"),
-    wire.Join(trainer=NAME, after=2, cause=wire.JoinCause.WORKER_FAILED, exit_code=1, last_call=5, detail="a"),
+    wire.Join(
+        trainer=NAME,
+        after=2,
+        cause=wire.JoinCause.WORKER_FAILED,
+        exit_code=1,
+        last_call=5,
+        detail="a",
+        failure_kind=FAILED.kind,
+    ),
     wire.AskedStore(round=3, timeout=2.5),
     wire.Watch(script=NAME, saves=True),
     wire.Report(step=7, total=None, metrics={"loss": 0.5}, waits=0.25),

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _NO_FILE = "<N/A>"
 _SIGNALLED = 128  # plus the signal's number: the exit code of a process that a signal ended, as shells report it
 _LENGTH = 1000
-# Messages of torch, gloo, NCCL and Python when another process is gone. The operator looks for the words "a connection
-# broke".
+# Messages of torch, gloo, NCCL and Python when another process is gone.
 _BROKEN = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|broken ?pipe|socket (was )?closed|caused pair closure"
     r"|ConnectionError|Connection\w+Error|DistNetworkError|DistStoreError|ncclRemoteError|remote process exited"
@@ -36,19 +35,12 @@ _BROKEN = re.compile(
 )
 
 
-class Failure(NamedTuple):
-    """What failed, in words, and its exit code; empty if nothing failed."""
-
-    said: str = ""
-    exit_code: int | None = None
-
-
 class _Seen(NamedTuple):
     """The failure of one process. The first in sort order is the cause: not a broken connection, and the earliest."""
 
     of_a_peer: bool
     when: float
-    failure: Failure
+    failure: wire.Failure
 
 
 class Failures:
@@ -90,14 +82,14 @@ class Failures:
             if (message := _left_in(file)) and not message.startswith(LAST_WORDS):
                 self._add(f"{self._name(local_rank)}, failing when it was stopped", message, file, None)
 
-    def take(self) -> Failure:
+    def take(self) -> wire.Failure:
         """Return what failed first, and forget it; empty if nothing failed. The text is cut to the length that is
         sent."""
         seen, self._seen = self._seen, []
         if not seen:
-            return Failure()
+            return wire.NO_FAILURE
         first = min(seen, key=lambda one: (one.of_a_peer, one.when)).failure
-        self.last = first.said
+        self.last = first.detail
         return first
 
     def _note(self, failure: ProcessFailure) -> None:
@@ -111,7 +103,8 @@ class Failures:
         of_a_peer = _BROKEN.search(message) is not None
         said = how + (", a connection broke" if of_a_peer else "") + (f": {message}" if message else "")
         said = " ".join(said.split())[:_LENGTH].encode(errors="replace").decode()
-        self._seen.append(_Seen(of_a_peer, _written(file), Failure(said, exit_code)))
+        kind = wire.FailureKind.BROKEN_CONNECTION if of_a_peer else _kind_of(exit_code, message)
+        self._seen.append(_Seen(of_a_peer, _written(file), wire.Failure(said, exit_code, kind)))
 
     def _name(self, local_rank: int) -> str:
         rank = self._ranks.get(local_rank)
@@ -122,6 +115,13 @@ def exit_code_of(code: int) -> int | None:
     """Return a container's exit code: for a signal torch has its negative number. None if it is no failure's."""
     code = _SIGNALLED - code if code < 0 else code
     return code if 0 < code <= wire.MAX_EXIT_CODE else None
+
+
+def _kind_of(exit_code: int | None, message: str) -> wire.FailureKind:
+    """Return what it tells. A process that was failing when it was stopped has no exit code of its own."""
+    if exit_code is not None and exit_code > _SIGNALLED:
+        return wire.FailureKind.SIGNAL
+    return wire.FailureKind.MESSAGE if message else wire.FailureKind.EXIT_CODE
 
 
 def _written(file: str) -> float:

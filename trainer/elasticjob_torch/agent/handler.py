@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.failures import Failure, Failures
+from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.going_on import GoingOn
 from elasticjob_torch.agent.hooks import (
     ranks_come_through_the_store,
@@ -251,7 +251,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """Let processes get ready before this agent joins; if it was in a round, say that it comes back."""
         failure = self.failures.take()
         if self._has_been_in_a_round:
-            self._membership.step_out(*failure)
+            self._membership.step_out(failure)
         log.info("this worker's processes get ready while the others train on")
         # a store for the agent only; nothing answers at the port, so that no script trains in a group of its own
         return RendezvousInfo(store_alone(), 0, 1, RendezvousStoreInfo("127.0.0.1", _NO_PORT))
@@ -260,9 +260,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         failure = self.failures.take()
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
-            failure = Failure()
+            failure = wire.NO_FAILURE
         have_ended = self._going_on.have_ended if keeps else None
-        return joined(lambda: self._membership.join(*failure, have_ended))
+        return joined(lambda: self._membership.join(failure, have_ended))
 
     def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""

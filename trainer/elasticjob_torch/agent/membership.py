@@ -13,6 +13,7 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.state_machine import AgentStateMachine
@@ -24,7 +25,6 @@ from elasticjob_torch.sidecar.events import EventStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from elasticjob_torch import wire
     from elasticjob_torch.agent.settings import Settings
     from elasticjob_torch.agent.state_machine import Steps
 
@@ -60,14 +60,13 @@ class Membership(AgentStateMachine):
 
     def join(
         self,
-        failure: str = "",
-        exit_code: int | None = None,
+        failure: wire.Failure = wire.NO_FAILURE,
         have_ended: Callable[[], bool] | None = None,
     ) -> wire.Round:
         """Wait for the next round.
 
-        ``failure``: what failed in this worker's processes. ``exit_code``: that of the process that failed first, even
-        if the round was over by then: the failure may be the reason.
+        ``failure``: what failed first in this worker's processes, even if the round was over by then: it may be the
+        reason.
 
         The job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there are pods to
         wait for. What a join waits for is logged once a minute.
@@ -84,16 +83,16 @@ class Membership(AgentStateMachine):
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
         if have_ended is None:
-            return self._go(self.joining(failure, exit_code))
+            return self._go(self.joining(failure))
         thread = CallThread(have_ended)  # a join waits, and nothing else here looks at the processes meanwhile
-        return thread.call(lambda: self._go(self.joining(failure, exit_code, have_ended)), float("inf"))
+        return thread.call(lambda: self._go(self.joining(failure, have_ended)), float("inf"))
 
-    def step_out(self, failure: str = "", exit_code: int | None = None) -> None:
+    def step_out(self, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the group until this agent's new processes are ready; a join then follows. Never raises.
 
-        ``failure``, ``exit_code``: as for a join.
+        ``failure``: as for a join.
         """
-        self._go(self.stepping_out(failure, exit_code))
+        self._go(self.stepping_out(failure))
 
     def tell_live(self, round_number: int) -> bool:
         """Tell that all processes of the round live through changes. Never raises; any thread may call it.

@@ -137,7 +137,7 @@ class AgentStateMachine(ABC):
         return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
     def joining(
-        self, failure: str = "", exit_code: int | None = None, have_ended: Callable[[], bool] | None = None
+        self, failure: wire.Failure = wire.NO_FAILURE, have_ended: Callable[[], bool] | None = None
     ) -> Steps[wire.Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
@@ -147,7 +147,7 @@ class AgentStateMachine(ABC):
                 raise Interrupted("a training process has ended")
             yield from self._stream_opens()
             waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
-            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, exit_code, live)
+            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, live)
             try:
                 handed: wire.Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -187,14 +187,14 @@ class AgentStateMachine(ABC):
         self._told = self.has_ended(handed.number)
         self._used = handed.number
 
-    def stepping_out(self, failure: str = "", exit_code: int | None = None) -> Steps[None]:
+    def stepping_out(self, failure: wire.Failure = wire.NO_FAILURE) -> Steps[None]:
         """Leave until new processes are ready. The leave counts as the join would, so the join that follows does
         not."""
         told = self._told or bool(self.notice_change())
         cause = wire.LeaveCause.MEMBERSHIP_CHANGED if told else wire.LeaveCause.WORKER_FAILED
         seconds = self._settings.close_timeout
         try:
-            yield from self._telling(partial(self._client.leave, cause, seconds, exit_code, failure), seconds)
+            yield from self._telling(partial(self._client.leave, cause, seconds, failure), seconds)
         except (SidecarError, CannotRunHere) as error:
             log.warning("could not record that this worker's processes are started anew: %s", error)
             return
@@ -255,7 +255,7 @@ class AgentStateMachine(ABC):
         cause = wire.LeaveCause.TOLD_TO_LEAVE if self._departed else wire.LeaveCause.TRAINER_LEFT
         seconds = self._settings.close_timeout
         try:
-            yield from self._telling(partial(self._client.leave, cause, seconds, exit_code), seconds)
+            yield from self._telling(partial(self._client.leave, cause, seconds, wire.Failure("", exit_code)), seconds)
         except (SidecarError, CannotRunHere) as error:
             log.warning("could not record the leave: %s", error)
             return False

@@ -107,16 +107,15 @@ class Calls(ABC):
         timeout: float,
         still_waiting: Callable[[float], None] = lambda _: None,
         limits: Mapping[str, int] = MappingProxyType({}),
-        detail: str = "",
-        exit_code: int | None = None,
+        failure: wire.Failure = wire.NO_FAILURE,
         live: bool = False,
     ) -> wire.Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after``: the last round that this trainer has used (0: none). ``still_waiting`` is called once a minute with
         the seconds waited so far, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``) are seconds in
-        place of the job's. ``detail``: what failed, for people; ``exit_code``: that of the failure. ``live``: all
-        training processes run, and live on into that round.
+        place of the job's. ``failure``: what failed in its processes. ``live``: all training processes run, and live on
+        into that round.
         """
         with _as_refused():
             join = wire.Join(
@@ -124,8 +123,9 @@ class Calls(ABC):
                 after=after,
                 cause=cause,
                 timeout=timeout,
-                detail=detail or None,
-                exit_code=exit_code,
+                detail=failure.detail or None,
+                exit_code=failure.exit_code,
+                failure_kind=failure.kind if failure.detail else None,
                 live=live,
                 last_call=limits.get("last_call"),
                 worker_lost=limits.get("worker_lost"),
@@ -148,12 +148,17 @@ class Calls(ABC):
         target = f"{wire.ASK_STORE.path}?{query}"
         return self._make(Call("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
 
-    def leave(self, cause: wire.LeaveCause, timeout: float, exit_code: int | None = None, detail: str = "") -> None:
-        """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds. ``detail``: what failed."""
+    def leave(self, cause: wire.LeaveCause, timeout: float, failure: wire.Failure = wire.NO_FAILURE) -> None:
+        """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
         with _as_refused():
             leave = wire.Leave(
-                trainer=self.trainer, cause=cause, detail=detail or None, exit_code=exit_code, timeout=timeout
+                trainer=self.trainer,
+                cause=cause,
+                detail=failure.detail or None,
+                exit_code=failure.exit_code,
+                failure_kind=failure.kind if failure.detail else None,
+                timeout=timeout,
             )
         return self._record(wire.LEAVE, leave, timeout)
 

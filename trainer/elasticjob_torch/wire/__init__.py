@@ -74,7 +74,19 @@ from elasticjob_torch.wire.requests import (
     Saved,
     Watch,
 )
-from elasticjob_torch.wire.words import REFUSALS, Code, JoinCause, LeaveCause, Outcome, Phase, ProcessState, Refusal
+from elasticjob_torch.wire.words import (
+    NO_FAILURE,
+    REFUSALS,
+    Code,
+    Failure,
+    FailureKind,
+    JoinCause,
+    LeaveCause,
+    Outcome,
+    Phase,
+    ProcessState,
+    Refusal,
+)
 
 __all__ = [
     "StoreAddress",
@@ -147,6 +159,9 @@ __all__ = [
     "Report",
     "JoinCause",
     "LeaveCause",
+    "FailureKind",
+    "Failure",
+    "NO_FAILURE",
     "Phase",
     "Outcome",
     "ProcessState",

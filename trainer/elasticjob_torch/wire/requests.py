@@ -23,7 +23,7 @@ from elasticjob_torch.wire.limits import (
     SHORTEST_WORKER_LOST_SECONDS,
     STORE_SECONDS,
 )
-from elasticjob_torch.wire.words import JoinCause, LeaveCause, ProcessState
+from elasticjob_torch.wire.words import FailureKind, JoinCause, LeaveCause, ProcessState
 
 _NAME, _COUNT, _ROUND, _INT32 = Text(NAME_LENGTH, least=1), Whole(), Whole(1), Whole(0, 2**31 - 1)
 _WAIT = Number(0, LONGEST_SECONDS, open=True)
@@ -37,6 +37,12 @@ _ExitCode = Annotated[
     Key("exitCode"),
     "Of the training process that failed first since the last round was handed out, whatever the cause; 128 and the "
     "number of the signal that ended it; left out if none failed.",
+]
+_FailureKind = Annotated[
+    "FailureKind | None",
+    OneOf(FailureKind),
+    Key("failureKind"),
+    "What `detail` tells of the cause: of the failures of a round the operator reports the most telling one.",
 ]
 
 
@@ -79,6 +85,7 @@ class Join(_OfATrainer):
     ] = JoinCause.STARTED
     detail: _Detail = None
     exit_code: _ExitCode = None
+    failure_kind: _FailureKind = None
     live: Annotated[
         bool,
         Truth(),
@@ -127,6 +134,7 @@ class Leave(_OfATrainer):
     ] = LeaveCause.TRAINER_LEFT
     detail: _Detail = None
     exit_code: _ExitCode = None
+    failure_kind: _FailureKind = None
     timeout: _Recorded = RECORDED_SECONDS
 
 

@@ -37,6 +37,29 @@ class LeaveCause(_Word):
     MEMBERSHIP_CHANGED = "MembershipChanged"
 
 
+class FailureKind(_Word):
+    """What a report of a failure tells of its cause, the most telling first: the message of a process that failed, its
+    exit code, a signal that ended it, nothing, or only that its connection to another one broke."""
+
+    MESSAGE = "Message"
+    EXIT_CODE = "ExitCode"
+    SIGNAL = "Signal"
+    UNKNOWN = "Unknown"
+    BROKEN_CONNECTION = "BrokenConnection"
+
+
+class Failure(NamedTuple):
+    """What failed in a trainer's processes, for people; the exit code of the process that failed first; and what
+    `detail` tells of the cause. Empty if nothing failed."""
+
+    detail: str = ""
+    exit_code: int | None = None
+    kind: FailureKind = FailureKind.UNKNOWN
+
+
+NO_FAILURE = Failure()
+
+
 class Phase(_Word):
     """The phase of the rendezvous."""
 

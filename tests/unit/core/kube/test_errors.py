@@ -34,8 +34,8 @@ def answer(message: str, **more: Any) -> bytes:
     ],
 )
 def test_the_kind_follows_the_status(status: int, kind: type[errors.ApiError]) -> None:
-    error = error_of(status, answer("for a reason"), "it said: ")
-    assert (type(error), str(error), error.status) == (kind, "it said: for a reason", status)
+    error = error_of(status, answer("for a reason"), with_status=True)
+    assert (type(error), str(error), error.status) == (kind, f"the API server answered {status}: for a reason", status)
 
 
 def test_a_namespace_that_is_being_deleted_is_told_from_other_refusals() -> None:
@@ -52,6 +52,11 @@ def test_what_a_terminal_obeys_is_taken_out(body: bytes) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"details": 3}', b"\xff", b"{"])
 def test_an_answer_of_another_shape_is_an_error_all_the_same(body: bytes) -> None:
     assert type(error_of(500, body)) is errors.Unavailable
+
+
+@pytest.mark.parametrize("with_status", [False, True])
+def test_an_answer_without_words_has_its_status(with_status: bool) -> None:
+    assert str(error_of(502, b"", with_status=with_status)) == "the API server answered 502"
 
 
 def test_of_a_page_that_a_proxy_sends_only_the_beginning_is_told() -> None:

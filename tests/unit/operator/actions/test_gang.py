@@ -24,7 +24,7 @@ from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED
-from elasticjob_operator.objects.admitted import Admitted
+from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.calls import Call
 from simulation.validity import Refusal
@@ -39,6 +39,7 @@ NO_RIGHT = 'workloads.kueue.x-k8s.io is forbidden: User "operator" cannot list r
 NO_ACCESS = Refusal(403, "Forbidden", NO_RIGHT)
 NO_KUEUE = Refusal(404, "NotFound", "404 page not found")
 AWAY = Refusal(503, "ServiceUnavailable", "the webhook does not answer")
+UNANSWERED = "GET /apis/kueue.x-k8s.io/v1beta2/workloads"
 DENIED = 'admission webhook "x" denied the request: no'
 
 
@@ -109,7 +110,7 @@ class Life:
         self.gang = Gang(kube, workloads, announcer, SidecarImage("s", "Never"), are_left=are_left)
         self.before = ElasticJobStatus()
 
-    def admissions(self, pods: Iterable[Pod], pod_keys: list[PodKey]) -> dict[PodKey, Admitted]:
+    def admissions(self, pods: Iterable[Pod], pod_keys: list[PodKey]) -> dict[PodKey, Admission]:
         return self.gang.admissions(pods, self.body, ElasticJobSpec.parse(self.body["spec"]), pod_keys)
 
     async def step(
@@ -316,7 +317,7 @@ async def test_an_operator_that_comes_later_does_not_announce_it_again(server: K
     [
         (NO_KUEUE, "spec.quotaAdmission is Gang, and the cluster has no Kueue"),
         (NO_ACCESS, "the operator may not see to it: set the chart's value kueue.gang (workloads."),
-        (None, "Kueue's Workloads: [Errno 111] Connection refused"),
+        (None, f"Kueue's Workloads: {UNANSWERED}: the API server does not answer: [Errno 111] Connection refused"),
     ],
 )
 async def test_workloads_that_cannot_be_seen(server: Kueue, error: Refusal | None, told: str) -> None:
@@ -425,7 +426,7 @@ async def test_pods_get_what_the_flavor_of_their_own_workload_says(server: Kueue
     assert life.admissions([], []) == {}
     there = [pod_in("digits-0", index) for index in range(3)]
     found = life.admissions(there, [(3, 0)])
-    assert found == {(3, 0): Admitted("digits-1", {"labels": {}, "annotations": {}, "nodeSelector": {}})}
+    assert found == {(3, 0): Admission("digits-1", {"labels": {}, "annotations": {}, "nodeSelector": {}})}
     found = life.admissions([*there[1:], pod_in("digits-1", 3)], [(0, 1)])
     assert found[0, 1].workload == "digits-0", "the place of who is lost"
     assert found[0, 1].words["nodeSelector"] == {"pool": "spot"}

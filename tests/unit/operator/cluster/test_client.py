@@ -4,10 +4,11 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
+from elasticjob.kube.errors import ApiError, TimedOut
 from elasticjob.kube.names import user_agent
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import Kube
 from support.silent_server import SilentServer
 from support.waiting import within
 
@@ -21,9 +22,9 @@ async def silent() -> AsyncIterator[SilentServer]:
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])
 async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, answer: bytes) -> None:
     silent.answer = answer
-    kube = Kube(ApiClient(Configuration(host=silent.url)))
+    kube = Kube.of(Configuration(host=silent.url))
     async with within("the end of a request that is not answered"):
-        with pytest.raises(TimeoutError, match=r"^GET /api/v1/pods: no answer from the API server within 0\.1 s$"):
+        with pytest.raises(TimedOut, match=r"^GET /api/v1/pods: the API server did not answer within 0\.1 s$"):
             await kube.request("GET", "/api/v1/pods", seconds=0.1)
     await kube.close()
 
@@ -39,10 +40,10 @@ async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, ans
 )
 async def test_each_failure_is_told_with_its_verb_and_code(silent: SilentServer, answer: bytes, code: int) -> None:
     silent.answer = answer
-    kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[tuple[str, int]]()
-    kube.ended = lambda verb, status: told.append((verb, status))
+    kube, told = Kube.of(Configuration(host=silent.url)), list[tuple[str, int]]()
+    kube.transport.ended = lambda verb, status: told.append((verb, status))
     async with within("the end of a request that fails"):
-        with pytest.raises(FAILURES):
+        with pytest.raises(ApiError):
             await kube.request("GET", "/api/v1/pods", seconds=0.5)
     await kube.close()
     assert told == [("list", code)]
@@ -59,7 +60,7 @@ async def test_the_api_server_is_told_who_asks_and_who_writes(
     silent: SilentServer, method: str, query: dict[str, str] | None, line: str
 ) -> None:
     silent.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    kube = Kube(ApiClient(Configuration(host=silent.url)))
+    kube = Kube.of(Configuration(host=silent.url))
     async with within("an answer"):
         await kube.request(method, "/api/v1/pods/a", {}, query)
     await kube.close()
@@ -69,8 +70,8 @@ async def test_the_api_server_is_told_who_asks_and_who_writes(
 
 async def test_requests_that_succeed_are_counted_too(silent: SilentServer) -> None:
     silent.answer = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
-    kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[tuple[str, int]]()
-    kube.ended = lambda verb, code: told.append((verb, code))
+    kube, told = Kube.of(Configuration(host=silent.url)), list[tuple[str, int]]()
+    kube.transport.ended = lambda verb, code: told.append((verb, code))
     async with within("an answer"):
         await kube.request("POST", "/api/v1/namespaces/ml/pods", {})
     await kube.close()

@@ -13,7 +13,7 @@ import pytest
 from elasticjob_operator.cluster import handlers
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.client import Listing
-from elasticjob_operator.cluster.reflector import Reflector, Settings, install
+from elasticjob_operator.cluster.reflector import KopfSettings, Reflector, install
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from support.recording_server import RecordingServer
@@ -29,7 +29,7 @@ class Nothing:
     jobs = pods = workers = nodes
 
 
-def settings_of(watches: WatchTimes | None = None) -> Settings:
+def settings_of(watches: WatchTimes | None = None) -> KopfSettings:
     return handlers.settings(Reflector(cast(Any, Nothing()), Cache()), watches or WatchTimes())
 
 

@@ -15,7 +15,7 @@ from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.blockers import ORDER
 from elasticjob_operator.job.evictions import Budget, Protection
-from elasticjob_operator.job.finishing import Finishing
+from elasticjob_operator.job.finishing import FinishingFound
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.outcome import Deferred
 from elasticjob_operator.job.pace import pace_of
@@ -73,8 +73,8 @@ def test_how_often_a_trainer_was_started_again_makes_no_other_cause() -> None:
             "",
             True,
         ),
-        ({"facts": [Finishing(failed="worker 0's container failed")]}, "ContainerFailed", "", False),
-        ({"facts": [Finishing(waits=True, sentence="worker 0's goes on")]}, "Finishing", "", True),
+        ({"facts": [FinishingFound(failed="worker 0's container failed")]}, "ContainerFailed", "", False),
+        ({"facts": [FinishingFound(waits=True, sentence="worker 0's goes on")]}, "Finishing", "", True),
     ],
 )
 def test_what_keeps_the_whole_job_names_no_worker(changes: Any, reason: str, object: str, passes: bool) -> None:

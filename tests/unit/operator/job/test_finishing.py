@@ -7,7 +7,7 @@ from elasticjob.api import ElasticJobStatus, RoundRecord
 from elasticjob.rendezvous import Member, Request, State, Worker
 from elasticjob.rendezvous.model import Finishing as Clock
 from elasticjob.terms import RendezvousPhase, RequestType
-from elasticjob_operator.job.finishing import Finishing, FinishingContainers
+from elasticjob_operator.job.finishing import FinishingContainers, FinishingFound
 from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper, formed
@@ -109,7 +109,7 @@ def test_each_failure_of_a_container_is_news_once() -> None:
     assert first == again
     assert [(one.reason, one.warning) for one in containers.after(again)] == [("ContainerFailed", True)]
     later = containers.judge(made)
-    assert (containers.after(later), later.of(Finishing).failed) == ((), first.of(Finishing).failed)
+    assert (containers.after(later), later.of(FinishingFound).failed) == ((), first.of(FinishingFound).failed)
 
 
 def test_no_minimum_is_missed_while_containers_upload() -> None:

@@ -11,7 +11,7 @@ from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec, State
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.finishing import FinishingContainers
-from elasticjob_operator.job.measurements import Measurement, Metric, Times, measure
+from elasticjob_operator.job.measurements import JobTimes, Measurement, Metric, measure
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
@@ -23,7 +23,7 @@ class Led(JobOnPaper):
     """A job on paper whose status is kept as the operator does, and what its leader has observed."""
 
     def __init__(self, **spec: Any) -> None:
-        self.status, self.times, self.term = ElasticJobStatus(), Times(counted=1000.0), 1
+        self.status, self.times, self.term = ElasticJobStatus(), JobTimes(counted=1000.0), 1
         self.found: list[Measurement] = []
         self.heard: float | None = None
         self.trains = True  # as soon as a round is formed
@@ -53,7 +53,7 @@ class Led(JobOnPaper):
     def new_leader(self) -> None:
         self.term += 1
         self.state = replace(self.state, clocks=Clocks(opened=self.now, formed=self.now))
-        self.times, self.found = Times(counted=self.now), []
+        self.times, self.found = JobTimes(counted=self.now), []
 
     def sums(self, *without: Metric) -> dict[tuple[Metric, str], float]:
         found: dict[tuple[Metric, str], float] = {}
@@ -245,7 +245,7 @@ def test_how_long_a_job_has_lasted_is_told_at_its_end_alone(outcome: str, phase:
 
     def lasted(before: ElasticJobStatus) -> list[Measurement]:
         made = report(ended, before, now=now)
-        found, _ = measure(made, ended.clocks, Times(0.0), 1.0, None)
+        found, _ = measure(made, ended.clocks, JobTimes(0.0), 1.0, None)
         return [one for one in found if one.metric is Metric.LASTED]
 
     started = ElasticJobStatus(start_time=began)

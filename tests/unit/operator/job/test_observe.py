@@ -9,14 +9,18 @@ from elasticjob.reading import Pod
 from elasticjob.reading.waits import wait_of
 from elasticjob.reading.workers import pod_state
 from elasticjob.rendezvous import Member, PodState, Request, Worker
-from elasticjob.terms import RequestType
+from elasticjob.terms import FailureKind, RequestType
 from elasticjob_operator.job.observe import Observer, nodes_of_indices
 from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer, view_of
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
-    read = Pod.read(pod(**status))
-    return pod_state(read, "trainer", wait_of(read, "trainer"))
+    return read(**status)[:3]
+
+
+def read(**status: Any) -> tuple[PodState, int, str, FailureKind]:
+    found = Pod.read(pod(**status))
+    return pod_state(found, "trainer", wait_of(found, "trainer"))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +43,28 @@ def state(**status: Any) -> tuple[PodState, int, str]:
 )
 def test_state_of_the_trainer_container(status: dict[str, Any], expected: PodState) -> None:
     assert state(**status)[0] is expected
+
+
+CRASHED = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ({"containerStatuses": [trainer(terminated={"exitCode": 3, "message": "ValueError: no"})]}, "Message"),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 3})]}, "ExitCode"),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 137, "reason": "OOMKilled"})]}, "Signal"),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]}, "Signal"),
+        ({"containerStatuses": [trainer(2, **CRASHED, last={"exitCode": 3})]}, "ExitCode"),
+        ({"containerStatuses": [trainer(2, **CRASHED)]}, "Unknown"),
+        ({"phase": "Failed", "reason": "DeadlineExceeded", "message": "too long"}, "Signal"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "the node had exit code 3"}, "Unknown"),
+        ({"phase": "Failed", "containerStatuses": [trainer(terminated={"exitCode": 3})]}, "ExitCode"),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 0})]}, "Unknown"),
+    ],
+)
+def test_what_a_containers_end_tells_of_the_cause(status: dict[str, Any], kind: str) -> None:
+    assert read(**status)[3] == kind
 
 
 def test_an_unschedulable_pod_says_why() -> None:

@@ -19,7 +19,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
 from elasticjob_operator.job.refusals import Refusal as Told
-from elasticjob_operator.objects.admitted import Admitted
+from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -130,7 +130,7 @@ class TestWorkerPods:
             (refusal(403, 'pods "digits-0-0" is forbidden: exceeded quota: full'), "exceeded quota: full"),
             (refusal(422, 'Pod "digits-0-0" is invalid: spec.x: too large'), "spec.x: too large"),
             (refusal(500, "Internal error occurred: failed calling webhook"), "failed calling webhook"),
-            (LATE, "no answer from the API server within 15 s, as with a webhook that is slow"),
+            (LATE, "the API server did not answer within 15 s, as with a webhook that is slow"),
         ],
     )
     async def test_a_refusal_is_told_once_and_at_once(self, refused: Refusal, sentence: str) -> None:
@@ -233,7 +233,7 @@ class TestWorkerPods:
 
     async def test_a_pod_whose_quota_wants_other_nodes_than_the_template_is_not_made(self) -> None:
         pods, made = self.pods(), report(FORMED)
-        given = {(0, 0): Admitted("digits-0", problem="they differ")}
+        given = {(0, 0): Admission("digits-0", problem="they differ")}
         await pods.create(made, pods.due(made, pod_keys(0)), admissions=given)
         assert self.announced == ["Warning CreateFailed: worker 0: they differ"]
         assert self.asked == []
@@ -269,7 +269,7 @@ async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCapture
         found.append(await server.client().try_template("ml", {}))
     assert found == ["no containers", None, None, None]
     assert "no right" in caplog.text
-    assert "could not be tried: POST /api/v1/namespaces/ml/podtemplates: no answer" in caplog.text
+    assert "could not be tried: POST /api/v1/namespaces/ml/podtemplates: the API server did not answer" in caplog.text
     server.refuses["POST podtemplates"] = refusal(429, "later")
     with pytest.raises(Busy):
         await server.client().try_template("ml", {})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobStatus, Progress
-from elasticjob_operator.job.starts import LONGEST_SECONDS, UNKNOWN, Start, start_of
+from elasticjob_operator.job.starts import LONGEST_SECONDS, UNKNOWN, StartFound, start_of
 from support.operator_objects import job, record, view_of
 from support.statuses import FORMED, report, status
 
@@ -20,8 +20,8 @@ def formed(**more: Any) -> ElasticJobStatus:
 
 
 def look(
-    before: ElasticJobStatus, minute: str = "01", known: Start = UNKNOWN, **said: Any
-) -> tuple[Start, ElasticJobStatus]:
+    before: ElasticJobStatus, minute: str = "01", known: StartFound = UNKNOWN, **said: Any
+) -> tuple[StartFound, ElasticJobStatus]:
     """What is found at that time, and the status that says it."""
     of_rank_0 = record(1, 2, id="b")
     of_rank_0["status"] |= said
@@ -45,7 +45,7 @@ def test_it_trains_when_that_is_told(said: dict[str, int], how: str) -> None:
     assert (after.starting, after.history[-1].started) == (False, 60)
     (event,) = found.news
     assert (event.reason, event.message) == ("TrainingStarted", f"round 3 trains, 60 s after it was formed: {how}")
-    assert look(after, "02", found, **said) == (Start(3), after), "nothing more comes of it"
+    assert look(after, "02", found, **said) == (StartFound(3), after), "nothing more comes of it"
 
 
 def test_where_scripts_report_steps_the_first_one_counts() -> None:

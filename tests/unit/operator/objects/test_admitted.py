@@ -4,7 +4,7 @@
 from typing import Any
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob_operator.objects.admitted import Admitted, admitted, of_check, of_flavor
+from elasticjob_operator.objects.admitted import Admission, admitted, of_check, of_flavor
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from support.operator_objects import Object, job
 
@@ -31,7 +31,7 @@ def spec(**template: Any) -> ElasticJobSpec:
     return ElasticJobSpec.parse(body)
 
 
-def pod_of(wanted: ElasticJobSpec, given: Admitted) -> Object:
+def pod_of(wanted: ElasticJobSpec, given: Admission) -> Object:
     return render_pod(job(), wanted, 0, 0, IMAGE, batch="9f3c01d2", admitted=given)
 
 

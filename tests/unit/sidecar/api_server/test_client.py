@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.errors import Denied, Unavailable
+from elasticjob_http.transport import within as in_time
 from elasticjob_sidecar.api_server import client as calls
-from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.client import Kube, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from support.silent_server import SilentServer
 from support.waiting import within
@@ -42,7 +43,7 @@ async def kube(silent: SilentServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(calls, "REQUEST_SECONDS", 0.1)
     token = tmp_path / "token"
     token.write_text("secret")
-    made = Kube("default", Plain("127.0.0.1", silent.port, token))
+    made = Kube("default", connected(Plain("127.0.0.1", silent.port, token)))
     yield made
     await made.close()
 
@@ -98,7 +99,7 @@ async def test_a_refusal_of_a_watch_keeps_its_reason(patient: Kube, silent: Sile
 
 async def test_an_answer_that_comes_with_a_cancellation_does_not_undo_it() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(calls._soon(answer))
+    waiting = asyncio.create_task(in_time(5, answer))
     await asyncio.sleep(0)
     answer.set_result(1)
     waiting.cancel()

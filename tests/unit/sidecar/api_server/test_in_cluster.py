@@ -14,7 +14,7 @@ from aiohttp import web
 from elasticjob.kube.errors import Conflict, Denied, Gone, NotFound, Unavailable, Untrusted
 from elasticjob.kube.names import user_agent
 from elasticjob_sidecar.api_server import in_cluster
-from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.client import Kube, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.config import ConfigError
 from support.canned_server import ADDRESS, CannedServer, write_authority
@@ -45,7 +45,7 @@ def place(server: CannedServer, token: Path) -> InCluster:
 
 @pytest.fixture
 async def kube(place: InCluster) -> AsyncIterator[Kube]:
-    made = Kube("here", place)
+    made = Kube("here", connected(place))
     yield made
     await made.close()
 
@@ -140,7 +140,7 @@ async def test_an_event_that_is_a_failure_comes_as_others(kube: Kube, server: Ca
 
 async def test_an_api_server_of_another_authority(server: CannedServer, place: InCluster, tmp_path: Path) -> None:
     write_authority(tmp_path / "other.crt", tmp_path / "pair of the other")
-    kube = Kube("here", replace(place, authority=tmp_path / "other.crt"))
+    kube = Kube("here", connected(replace(place, authority=tmp_path / "other.crt")))
     with pytest.raises(Untrusted, match="its certificate is refused: unable to get local issuer certificate"):
         await kube.get_worker("job-0")
     await kube.close()
@@ -221,4 +221,4 @@ async def test_a_container_without_a_service_account(
     if content is not None:
         (tmp_path / file).write_text(content)
     with pytest.raises(ConfigError, match=re.escape(f"({tmp_path / file} cannot be used: {why}")):
-        Kube("here", place)
+        connected(place)

@@ -374,7 +374,7 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
     async with running(record := pinged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
-        record.stall(Stall(round=3, stalled=True, step=7))
+        record.decide(stall=Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
         assert status(kube)["stall"]["step"] == 7
         await asyncio.sleep(60)
@@ -384,10 +384,10 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
 async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
-        record.stall(Stall(round=3, stalled=True, step=7))
+        record.decide(stall=Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
         before = kube.count("status")
-        record.stall(None)
+        record.decide(stall=None)
         await asyncio.sleep(60)
         assert kube.count("status") == before
         await asyncio.sleep(300)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob_sidecar.links import links
-from elasticjob_sidecar.membership.link_monitor import Times
+from elasticjob_sidecar.membership.link_monitor import LinkTimes
 from elasticjob_sidecar.store.credentials import Credentials, link_name, server_name
 from support.faulty_kube import JOB_UID
 from support.pod_life import new_credentials
@@ -17,7 +17,7 @@ from support.two_sidecars import TwoSidecars, Worker, two_workers, until
 from support.waiting import within
 
 NAME = link_name(JOB_UID, 1)
-QUICK = Times(heartbeat=0.05, suspicion=0.5, earliest=0.0, latest=0.05, make=2.0)
+QUICK = LinkTimes(heartbeat=0.05, suspicion=0.5, earliest=0.0, latest=0.05, make=2.0)
 
 
 @pytest.fixture

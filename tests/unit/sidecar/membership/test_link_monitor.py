@@ -5,11 +5,18 @@ import pytest
 
 from elasticjob.api import MAX_SUSPECTS, Member, Members, RendezvousStatus
 from elasticjob.fields import SUSPECTS_LENGTH
-from elasticjob_sidecar.membership.link_monitor import LOOK_SECONDS, Group, LinkMonitor, Times, group_of, times_of
+from elasticjob_sidecar.membership.link_monitor import (
+    LOOK_SECONDS,
+    LinkGroup,
+    LinkMonitor,
+    LinkTimes,
+    group_of,
+    times_of,
+)
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 
-TIMES = Times(heartbeat=0.25, suspicion=2.0, earliest=0.5, latest=1.5, make=3.0)
+TIMES = LinkTimes(heartbeat=0.25, suspicion=2.0, earliest=0.5, latest=1.5, make=3.0)
 FIRST = TIMES.latest + TIMES.make  # until when a line may take to come up
 NOBODY = Members()
 
@@ -18,8 +25,8 @@ def of(index: int) -> Member:
     return Member(index, "a.0")
 
 
-def group(rank: int, workers: int = 4) -> Group:
-    return Group(1, rank, Members(map(of, range(workers))), "10.0.0.7:27601/00")
+def group(rank: int, workers: int = 4) -> LinkGroup:
+    return LinkGroup(1, rank, Members(map(of, range(workers))), "10.0.0.7:27601/00")
 
 
 class Watch:
@@ -273,7 +280,7 @@ def standing(me: int, **status: object) -> Standing:
 
 def test_the_round_that_stands_has_links() -> None:
     members = Members(map(of, range(3)))
-    assert group_of(standing(1), None) == Group(3, 1, members, "10.0.0.7:27601/00")
+    assert group_of(standing(1), None) == LinkGroup(3, 1, members, "10.0.0.7:27601/00")
     assert group_of(standing(1, phase="Closed", outcome="Closed"), None) is not None
 
 

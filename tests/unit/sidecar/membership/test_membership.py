@@ -15,12 +15,13 @@ import pytest
 from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Failure, Handed, Torchrun
+from elasticjob_sidecar.membership.model import Handed, Torchrun
 from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode, Move, move_out_of
 from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.view import has_changed, view_of
 from elasticjob_torch import wire
+from elasticjob_torch.wire import Failure, FailureKind
 
 
 def member(name: str) -> Member:
@@ -128,7 +129,7 @@ class Player:
         self.say(f"round {self.worker.take().standing.held} is lived through")
 
     def do_mend(self, trainer: str, exit_code: str) -> None:
-        failure = Failure(f"exit code {exit_code}", int(exit_code))
+        failure = Failure(f"exit code {exit_code}", int(exit_code), FailureKind.EXIT_CODE)
         self.worker.leave(trainer, Cause.WORKER_FAILED, failure)
 
     def do_interrupt(self, trainer: str) -> None:

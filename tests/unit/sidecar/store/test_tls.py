@@ -32,7 +32,7 @@ from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
-from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.transport import PeerTransport
 from support.faulty_kube import JOB_UID, Json
 from support.pod_life import new_credentials
 from support.two_sidecars import DEADLINE, TwoSidecars, Worker, store, two_workers, until
@@ -444,22 +444,22 @@ async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
 async def test_a_caller_checks_whom_it_has_reached(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of the round's rank 0"):
-        await Transport(own(one), JOB_UID).connect(f"{zero.address}/{'0' * 32}", 1, 2)
+        await PeerTransport(own(one), JOB_UID).connect(f"{zero.address}/{'0' * 32}", 1, 2)
 
 
 async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: TwoSidecars) -> None:
     zero, _ = formed.workers
     with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
-        await Transport(new_credentials(), JOB_UID).connect(zero.store, 1, 2)
+        await PeerTransport(new_credentials(), JOB_UID).connect(zero.store, 1, 2)
 
 
 async def test_no_other_port_than_the_forwarded_ones_can_be_asked_for(formed: TwoSidecars) -> None:
     """As none can be where the ports after the store's are the node's."""
     zero, one = formed.workers
     with pytest.raises(Refused, match="the store does not answer"):  # it was let in, and nobody listens there
-        await Transport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded)
+        await PeerTransport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded)
     with pytest.raises(ConnectionError, match="does not let this one in to round 1"):
-        await Transport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded + 1)
+        await PeerTransport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded + 1)
 
 
 async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +467,7 @@ async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
-            await Transport(new_credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
+            await PeerTransport(new_credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
 
 
 async def test_200_connections_hold(formed: TwoSidecars) -> None:

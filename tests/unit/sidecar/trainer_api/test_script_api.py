@@ -66,7 +66,7 @@ async def test_a_script_looks_on_and_is_no_trainer(pods: TwoSidecars) -> None:
     assert (await event_with(stream, "ending", True))["round"] == 1
     assert (await event_with(agent, "changed", True))["round"] == 2  # nobody saves: told at once
     stream.close()
-    await until(lambda: not zero.sidecar.driver.scripts._open)
+    await until(lambda: not zero.sidecar.driver._concerns.scripts._open)
     assert zero.machine.trainer == zero.trainer
 
 
@@ -77,7 +77,7 @@ async def test_the_trainer_is_told_after_its_scripts_have_saved(pods: TwoSidecar
     plan(pods)
     await event_with(stream, "ending", True)
     await event_with(one.streams[0], "changed", True)  # the other pod's scripts do not save
-    assert zero.sidecar.driver.scripts.hold
+    assert zero.sidecar.driver._concerns.scripts.hold
     assert (await zero.call("POST", "saved", script="s", round=1))[0] == 204
     event = await next_event(agent)
     assert (event["round"], event["changed"]) == (2, True)
@@ -89,7 +89,7 @@ async def test_a_script_that_asks_later_may_save_too(pods: TwoSidecars) -> None:
     assert (await zero.call("POST", "saved", script="s", round=0))[0] == 204
     plan(pods)
     await event_with(stream, "ending", True)
-    assert zero.sidecar.driver.scripts.hold
+    assert zero.sidecar.driver._concerns.scripts.hold
 
 
 async def test_a_victim_may_save_before_it_is_told_to_leave(pods: TwoSidecars) -> None:
@@ -115,7 +115,7 @@ async def test_a_loss_meanwhile_is_told_at_once(pods: TwoSidecars) -> None:
 
 async def test_nobody_is_waited_for_longer_than_it_may_take(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
-    zero.sidecar.driver.scripts.save_seconds = SECONDS_TO_SAVE
+    zero.sidecar.driver._concerns.scripts.save_seconds = SECONDS_TO_SAVE
     agent, stream = zero.streams[0], await look_on(zero, "s", "&saves=true")
     plan(pods)
     await event_with(stream, "ending", True)
@@ -160,7 +160,7 @@ async def test_a_real_script(pods: TwoSidecars) -> None:
         assert float(await process.stdout.readline()) < told  # one clock for all processes
         pods.job("Forming", 2, *pods.workers)  # over, and the script is not stopped: it goes on to its end
         assert await process.wait() == 0
-    await until(lambda: not zero.sidecar.driver.scripts._open)
+    await until(lambda: not zero.sidecar.driver._concerns.scripts._open)
 
 
 async def test_one_too_many_is_turned_away(pods: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:

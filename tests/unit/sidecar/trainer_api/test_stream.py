@@ -12,8 +12,10 @@ from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
@@ -49,7 +51,7 @@ async def test_a_stream_says_something_however_often_the_job_is_written(pace: fl
     """Progress, an annotation, a label: each status or metadata of the job wakes them, and few are of interest."""
     metrics, written, loop = Metrics(), Written(), asyncio.get_running_loop()
     record = WorkerRecord(FaultyKube(), ME, metrics.api_failed)
-    driver = Driver(Membership(Member(0, "0")), Scripts(), record, metrics)
+    driver = Driver(Membership(Member(0, "0")), Concerns(Scripts(), Stalls()), record, metrics)
     driver.job_seen(status())
     api = TrainerApi(driver, cast("Any", None), ("127.0.0.1", 1), "job", "uid", 600.0)
     following = asyncio.create_task(

@@ -308,6 +308,8 @@ def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler, error_f
     broke = f"local rank 1, exit code 1, a connection broke: {CLOSED}"
     assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", broke, None]
     assert [body.get("exitCode") for body in sidecar.said(JOIN)] == [None, 1, 139, 1, None]
+    kinds = [body.get("failureKind", "Unknown") for body in sidecar.said(JOIN)]
+    assert kinds == ["Unknown", "Message", "Signal", "BrokenConnection", "Unknown"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.state_machine import CannotRunHere
@@ -435,7 +436,7 @@ def test_a_failure_is_told_when_the_worker_steps_out_and_not_again(sidecar, memb
     if told:
         sidecar.tell(round=2, phase="Forming")
         await_view(member, lambda view: view.round == 2)
-    member.step_out("rank 1, exit code 3", 3)
+    member.step_out(wire.Failure("rank 1, exit code 3", 3, wire.FailureKind.EXIT_CODE))
     (left,) = sidecar.said("POST /v1/leave")
     cause = "MembershipChanged" if told else "WorkerFailed"
     assert (left["cause"], left["detail"], left["exitCode"]) == (cause, "rank 1, exit code 3", 3)
@@ -447,7 +448,7 @@ def test_a_failure_is_told_when_the_worker_steps_out_and_not_again(sidecar, memb
 def test_a_leave_that_is_not_taken_leaves_the_failure_to_the_join(sidecar, member):
     enter(sidecar, member, 1)
     sidecar.answers["POST /v1/leave"] = [refusal(400, "BadRequest")]
-    member.step_out("rank 1, exit code 3", 3)
+    member.step_out(wire.Failure("rank 1, exit code 3", 3, wire.FailureKind.EXIT_CODE))
     enter(sidecar, member, 2)
     assert causes(sidecar)[-1] == (1, "WorkerFailed")
 
