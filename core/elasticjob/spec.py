@@ -55,16 +55,15 @@ class DrainSpec(Model):
         DRAIN_TAINTS,
         max_length=64,
         description="Keys of taints that announce a node's removal, if the effect is NoSchedule or NoExecute and the "
-        "template does not tolerate them. The default keys are those of kubectl cordon and drain, which NVSentinel "
-        "cordons by too, the cluster autoscaler, Karpenter and cloud providers' notices. With an empty list no node is "
-        "drained. graceSeconds applies even if the template tolerates the taint.",
+        "template does not tolerate them. The default keys are those of kubectl cordon and drain, and so NVSentinel's, "
+        "the cluster autoscaler, Karpenter and cloud providers' notices. An empty list drains no node.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         300,
         description="How long others may take to come and take over from workers on a draining node. Until then the "
-        "job's PodDisruptionBudget blocks the eviction of those workers, and kubectl drain waits. It blocks all "
-        "evictions at other times too; with 0 the job has none.",
+        "job's PodDisruptionBudget blocks the eviction of those workers, also of those that tolerate the taint, and "
+        "kubectl drain waits. It blocks all evictions at other times too; with 0 the job has none.",
     )
     unhealthy_devices: bool = Field(
         True,
