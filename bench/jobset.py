@@ -3,8 +3,8 @@
 
 The manifest is examples/jobset; the sides differ in variables alone. With c10d the plug-in is not imported, the
 endpoint is the full host name that JobSet gives to pod 0, and the last call is as long as c10d_job.py found to work
-best. The seconds are from the deletion to the last pod's first step in the new group. A side that forms none within the
-deadline has no seconds, and a sentence that says how its pods are.
+best. Seconds are from the deletion: until any pod takes a step again, and until the last one does in the group of all.
+A side that forms none within the deadline has no seconds, and a sentence that says how its pods are.
 """
 
 import argparse
@@ -39,7 +39,8 @@ SIDES: Mapping[str, Mapping[str, str]] = {
 
 class Row(NamedTuple):
     side: str
-    seconds: float | None
+    again_seconds: float | None  # to the first step of a group of whatever size
+    whole_seconds: float | None  # to that of the last pod in the group of all
     agents_died: int
     detail: str = ""
 
@@ -61,8 +62,9 @@ def measure(side: str, deadline: float) -> Row:
         died = sum(deaths(pod) for pod in job.pods().values())
         job.forget_checkpoint(run_id)
         if ended.startswith("group "):
-            return Row(side, job.began(ended.removeprefix("group ")) - struck, died)
-        return Row(side, None, died, ended)
+            whole = job.began(ended.removeprefix("group ")) - struck
+            return Row(side, job.resumed(struck) - struck, whole, died)
+        return Row(side, None, None, died, ended)
 
 
 def outcome(job: FixedJob, before: str) -> str | None:
@@ -80,8 +82,8 @@ def deaths(pod: Object) -> int:
 
 
 def shown(row: Row) -> str:
-    took = "-" if row.seconds is None else f"{row.seconds:.1f}"
-    return f"| {row.side} | {took} | {row.agents_died} | {row.detail} |"
+    took = ("-" if seconds is None else f"{seconds:.1f}" for seconds in (row.again_seconds, row.whole_seconds))
+    return f"| {row.side} | {' | '.join(took)} | {row.agents_died} | {row.detail} |"
 
 
 def main() -> None:
@@ -96,7 +98,7 @@ def main() -> None:
             print(shown(rows[-1]), flush=True)
     JSON.parent.mkdir(exist_ok=True)
     JSON.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
-    print("\n| side | to the new group, s | agents that died | |\n|---|---|---|---|")
+    print("\n| side | until any train, s | until all do, s | agents that died | |\n|---|---|---|---|---|")
     print("\n".join(map(shown, rows)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -16,7 +17,7 @@ from e2e.disruption import CHECKPOINTS, NODE
 from e2e.job import NEWEST_TORCH, TRAINER
 from e2e.kube import CACHE, Namespace, Object, run, wait_until
 from e2e.schedule import lock
-from e2e.trainer_log import Step, TrainerLog
+from e2e.trainer_log import STEP, Step, TrainerLog
 from support.others import version
 
 NAME = "jobset"
@@ -32,6 +33,13 @@ VALUES = {
 EXAMPLE = Path(__file__).parents[2] / "examples/jobset"
 INDEX = "batch.kubernetes.io/job-completion-index"
 FIRST_CHECKPOINT = 5  # SAVE_EVERY of the script
+
+
+class Taken(NamedTuple):
+    """A step of a group, and when a pod logged it."""
+
+    at: float  # seconds since the epoch
+    group: str
 
 
 @contextmanager
@@ -141,6 +149,16 @@ class FixedJob:
             return any(step.step > FIRST_CHECKPOINT for step in self.last_steps().values())
 
         wait_until("the first checkpoint", saved, seconds, self.last_steps)
+
+    def resumed(self, after: float) -> float:
+        """When any pod first took a step again, in a group of whatever size that began after a moment."""
+        steps = self._steps()
+        old = {step.group for step in steps if step.at <= after}
+        return min(step.at for step in steps if step.group not in old)
+
+    def _steps(self) -> list[Taken]:
+        lines = [line for pod in self.pods().values() for line in self._log(pod).lines]
+        return [Taken(line.at, found[1]) for line in lines if (found := STEP.search(line.text))]
 
     def began(self, group: str) -> float:
         """When the last pod took its first step in a group, in seconds since the epoch."""
