@@ -16,6 +16,7 @@ from elasticjob_torch.kubernetes.owner import Owner
 from support import ControlPlane
 from support.dynamic_torch import Node, State
 from support.team import JOBSET, Team, new_team
+from support.waiting import wait_until
 
 NODE = Node("10.0.0.1", 1, 0)
 
@@ -28,18 +29,21 @@ def team(control_plane: ControlPlane, tmp_path: Path):
 @pytest.fixture
 def run_of(team: Team, plugin):
     """The backend and the store of a run that a JobSet of this uid owns."""
-    backend_module = importlib.import_module("elasticjob_torch.kubernetes.backend")
-    store_module = importlib.import_module("elasticjob_torch.kubernetes.store")
 
     def make(uid):
-        owner = None if uid is None else Owner("jobset.x-k8s.io/v1alpha2", "JobSet", "digits", uid)
-        clock = SharedClock()
-        state = team.config_map("digits", clock=clock, owner=owner)
-        backend = backend_module.KubernetesRendezvousBackend(state, f"run of {uid}", Pace(5, 3), clock)
-        backend.patience = 10.0
-        return backend, store_module.KubernetesStore(team.config_map("digits-store", owner=owner), backend.scope)
+        return new_run(team, None if uid is None else Owner("jobset.x-k8s.io/v1alpha2", "JobSet", "digits", uid))
 
     return make
+
+
+def new_run(team, owner):
+    backend_module = importlib.import_module("elasticjob_torch.kubernetes.backend")
+    store_module = importlib.import_module("elasticjob_torch.kubernetes.store")
+    clock = SharedClock()
+    state = team.config_map("digits", clock=clock, owner=owner)
+    backend = backend_module.KubernetesRendezvousBackend(state, f"run of {owner}", Pace(5, 3), clock)
+    backend.patience = 10.0
+    return backend, store_module.KubernetesStore(team.config_map("digits-store", owner=owner), backend.scope)
 
 
 def begin(run):
@@ -107,3 +111,24 @@ def test_later_writes_leave_owners_as_they_are(run_of, team: Team):
 def test_a_run_without_an_owner_leaves_them_nobodys(run_of, team: Team):
     begin(run_of(None))
     assert owners(team) == [[], []]
+
+
+def test_config_maps_go_with_their_job(plugin, tmp_path: Path):
+    """By Kubernetes' own garbage collector."""
+    with ControlPlane(controllers=True) as plane:
+        team = Team(plane, tmp_path, JOBSET)
+        container = {"name": "trainer", "image": "train:1"}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        jobs = f"/apis/batch/v1/namespaces/{team.namespace}/jobs"
+        body = {"metadata": {"name": "digits"}, "spec": {"suspend": True, "template": template}}
+        job = plane.request("POST", jobs, body)["metadata"]["uid"]
+        begin(new_run(team, Owner("batch/v1", "Job", "digits", job)))
+        team.close()
+        assert owners(team) == [[job], [job]]
+
+        def left():
+            names = {body["metadata"]["name"] for body in plane.request("GET", f"{team.core}/configmaps")["items"]}
+            return names & {"digits", "digits-store"}
+
+        plane.request("DELETE", f"{jobs}/digits", {"propagationPolicy": "Background"})
+        wait_until("the ConfigMaps to go with the Job", lambda: not left(), seen=left, pause=0.5)
