@@ -27,7 +27,7 @@ SECONDS = 60.0
 class Worker:
     """One process below an agent of its own."""
 
-    def __init__(self, folder: Path, name: str, pace: float) -> None:
+    def __init__(self, folder: Path, name: str, pace: float, grace: float) -> None:
         self.name, self.folder = name, folder
         self.living = Living()
         self.living.started(name, 1)
@@ -36,7 +36,7 @@ class Worker:
             "LOCAL_RANK": "0",
             "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
         }
-        self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, environment))
+        self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, grace, environment))
         self.process.start()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -59,13 +59,14 @@ class Job:
 
     def __init__(self, folder: Path, pace: float = 0.003) -> None:
         self.folder, self.pace, self.number = folder, pace, 0
+        self.grace = 0.2  # the plug-in's own
         self.all: list[Worker] = []
         self.members: list[Worker] = []
         self.store: dist.TCPStore | None = None
 
     def start(self) -> Worker:
         """Start a process, which waits once it is ready."""
-        worker = Worker(self.folder, f"w{len(self.all)}", self.pace)
+        worker = Worker(self.folder, f"w{len(self.all)}", self.pace, self.grace)
         self.all.append(worker)
         return worker
 

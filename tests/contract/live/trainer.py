@@ -127,8 +127,11 @@ class Trainer:
         setattr(group, name, outer)
 
 
-def main(folder: str, name: str, pace: float, environment: dict[str, str]) -> None:
-    """The whole process."""
+def main(folder: str, name: str, pace: float, grace: float, environment: dict[str, str]) -> None:
+    """The whole process. `grace`: seconds for which steps go on after their round is over, if others do not leave."""
+    from elasticjob_torch.live import group
+
+    group._GRACE_SECONDS = grace
     torch.set_num_threads(1)
     output = os.open(f"{folder}/{name}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
