@@ -75,8 +75,8 @@ def delete_pod(training: Training, undo: ExitStack) -> Strike:
 
 def let_in_a_replacement(training: Training, undo: ExitStack) -> Strike:
     """Of a deleted pod. It begins once the others train without it, as processes do that live through changes."""
-    lost = delete_pod(training, undo)
     others = (len(training.pods()) - 1) * training.side.processes
+    lost = delete_pod(training, undo)
 
     def trains() -> dict[str, FirstStep] | None:
         training.read()
@@ -108,6 +108,8 @@ def draining(node: str) -> Iterator[None]:
         try:
             yield
             wait_until(f"kubectl drain {node} to end", lambda: drain.poll() is not None, DRAINED_SECONDS)
+            if drain.returncode:
+                raise NotTraining(f"kubectl drain {node} ended with code {drain.returncode}")
         finally:
             drain.kill()
             uncordon(node)

@@ -28,7 +28,7 @@ class News:
     def change(self, rank: int, size: int) -> None:
         self._changed = time.monotonic()
         if rank == 0:
-            print(f"started: world_size={size} ", flush=True)
+            print(f"started: world_size={size} in a new group", flush=True)
 
     def done(self, rank: int, size: int, step: int) -> None:
         if self._changed is None:
