@@ -111,6 +111,11 @@ def test_the_plug_in_as_an_image_volume_of_a_jobset(with_others_crds: ControlPla
     pod = replicated["template"]["spec"]["template"]["spec"]
     assert "initContainers" not in pod
     assert [volume["name"] for volume in pod["volumes"] if "image" in volume] == ["plugin"]
+    (shell, option, script) = pod["containers"][0]["command"]
+    empty = run([shell, option, script.replace("/plugin", str(tmp_path))])
+    assert empty.returncode == 1
+    assert "did not mount the image elasticjob/torch-plugin" in empty.stderr
+    assert empty.stderr.endswith("use the init container in place of the image volume\n")
 
 
 def kustomized(folder: Path) -> str:

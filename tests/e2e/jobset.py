@@ -55,12 +55,9 @@ def jobset(home: Namespace) -> Iterator[None]:
             forget(*KINDS)
 
 
-def bodies(text: str = "") -> list[Object]:
-    """The objects of the example, without the claim: nodes of the local cluster share a directory.
-
-    `text` is what Kustomize makes of the example, where its own file is not meant.
-    """
-    found = yaml.safe_load_all(text or (EXAMPLE / "jobset.yaml").read_text())
+def bodies() -> list[Object]:
+    """The objects of the example, without the claim: nodes of the local cluster share a directory."""
+    found = yaml.safe_load_all((EXAMPLE / "jobset.yaml").read_text())
     return [body for body in found if body["kind"] != "PersistentVolumeClaim"]
 
 
