@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from c10d_job import MAX_NODES, SETUPS, C10dJob, Setup, new_job
 from pod_logs import deaths
 
@@ -31,6 +30,7 @@ from e2e.faults.table import table, write
 from e2e.job import STARTED_SECONDS, TRAINER
 from e2e.kube import Object, wait_until
 from e2e.trainer_log import COMPLETE, TrainerLog
+from support.waiting import Deadline
 
 BUILD = Path("build")
 TOLD = re.compile(r"will restart worker group|closing signal SIG|RendezvousConnectionError")
@@ -67,7 +67,7 @@ class Trial:
         group = None
         try:
             group = wait_until(f"a new group of {members}", lambda: self._new_group(members), self.deadline)
-        except pytest.fail.Exception as late:
+        except Deadline as late:
             self.note(str(late))
         logs = self.job.logs()
         told = [first_told(logs[name], self.struck) for name in self.survivors]
@@ -175,7 +175,7 @@ def measure(setup: str, event: str, deadline: float) -> Row:
         stack.callback(job.keep, BUILD / "faults-c10d" / f"{setup}-{event}")
         try:
             EVENTS[event](Trial(job, row, SETUPS[setup], deadline))
-        except (AssertionError, pytest.fail.Exception) as problem:
+        except (AssertionError, Deadline) as problem:
             row.ok, row.detail = False, str(problem)
     return row
 

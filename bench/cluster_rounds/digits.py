@@ -29,7 +29,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 import yaml
 from c10d_job import MAX_NODES, NAME, SETUPS, Setup, service, torchrun
 from pod_logs import READ_SECONDS, PodLogs
@@ -39,6 +38,7 @@ from e2e.job import PRESTARTED_SECONDS, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
 from e2e.scene import new_namespace
 from e2e.trainer_log import COMPLETE, JOINS, Group, TrainerLog
+from support.waiting import Deadline
 
 DEMO = Path(__file__).parents[2] / "hack/demo"
 # No run reaches the last epoch, and one is no longer than a step of our other tests.
@@ -145,7 +145,7 @@ class Training(PodLogs):
                 wait_until(
                     "spares to wait, all processes for the next round to be prestarted", all_ready, PRESTARTED_SECONDS
                 )
-        except pytest.fail.Exception as late:
+        except Deadline as late:
             raise NotTraining(str(late)) from None
 
     def has_pods(self, replicas: int) -> bool:
@@ -161,7 +161,7 @@ class Training(PodLogs):
 
         try:
             group = wait_until(f"a new group of {size} to train", trains, seconds + 2 * READ_SECONDS)
-        except pytest.fail.Exception:
+        except Deadline:
             return None
         return group if group.first_epoch <= since + seconds else None
 

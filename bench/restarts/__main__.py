@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-import pytest
 from cluster_rounds.digits import ENV, Side, Training, new_training
 
 from e2e.kube import wait_until
@@ -28,6 +27,7 @@ from restarts.scripts import SIDES as RECORDED
 from restarts.scripts import wait_until_known
 from restarts.steps import BEFORE_SECONDS, change, read, steps_redone
 from restarts.table import Row, table, write
+from support.waiting import Deadline
 
 JSON = Path("build/bench-restart.json")
 LOGS = Path("build/bench-restart")
@@ -48,9 +48,6 @@ JOBS = SIDES | RECORDED
 DEADLINE = 90.0
 STARTS = 2
 BEGAN = time.monotonic()
-# Of a cluster, its tools and its jobs, as they come out of the helpers of the tests, whose own is no Exception. None
-# may take other rows' figures with it.
-TROUBLES = (Exception, pytest.fail.Exception)
 
 
 class Jobs:
@@ -63,7 +60,7 @@ class Jobs:
         self._training: Training | None = None
 
     def with_workers(self, replicas: int, side: str) -> Training:
-        """A job of that side that trains with so many. Raises what `TROUBLES` lists."""
+        """A job of that side that trains with so many. Raises whatever goes wrong in it."""
         if side != self._side:
             self.drop()
             self._side = side
@@ -73,7 +70,7 @@ class Jobs:
                 if training.side.live:
                     wait_until_known(training)
                 return training
-            except TROUBLES as problem:
+            except Exception as problem:  # of the cluster, its tools or a job: it takes no other row's figures with it
                 self.drop()
                 if not left:
                     raise
@@ -85,7 +82,7 @@ class Jobs:
         self._training = None
         try:
             self._held.close()
-        except TROUBLES as problem:
+        except Exception as problem:
             say(f"{self._side}: its last job could not be cleaned up: {first_line(problem)}")
 
     def _started(self, replicas: int) -> Training:
@@ -116,7 +113,7 @@ def measure(training: Training, cause: Cause, deadline: float) -> Restart | None
 
         try:
             wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
-        except pytest.fail.Exception:
+        except Deadline:
             return None
         logs = training.logs()
         group = new_group(logs, processes, struck.at)
@@ -133,7 +130,7 @@ def measure(training: Training, cause: Cause, deadline: float) -> Restart | None
 
 
 def runs_of(jobs: Jobs, row: Row, title: str) -> Restart | None:
-    """One run of a row, and what is said of it. Raises what `TROUBLES` lists."""
+    """One run of a row, and what is said of it. Raises whatever goes wrong in it."""
     cause = causes_of(row.side)[row.cause]
     if cause.alone:
         jobs.drop()
@@ -165,7 +162,7 @@ def one_side(rows: list[Row], runs: int) -> Iterator[None]:
                 title = f"{side} {row.cause} {run}"
                 try:
                     row.runs.append(runs_of(jobs, row, title))
-                except TROUBLES as problem:
+                except Exception as problem:
                     say(f"{title}: failed, and is left out: {problem}")
                     row.failures.append(first_line(problem))
                     jobs.drop()
