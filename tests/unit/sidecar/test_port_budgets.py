@@ -34,8 +34,8 @@ from support.pod_life import new_credentials
 from support.faulty_kube import JOB_UID
 from elasticjob.api import Member
 from elasticjob.certificates import der_of
-from elasticjob_sidecar.store.transport import Transport
-transport = Transport(new_credentials(), JOB_UID)
+from elasticjob_sidecar.store.transport import PeerTransport
+transport = PeerTransport(new_credentials(), JOB_UID)
 await transport.listen("127.0.0.1", 0, None, None)
 transport.trust(1, {Member(1, "1"): der_of(new_credentials().certificate)})
 port = transport._listener._listener.getsockname()[1]

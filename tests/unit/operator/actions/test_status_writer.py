@@ -40,7 +40,9 @@ class Operator:
         self.cache = Cache()
         self.announced = Announcements()
         parts = (self, self.cache, self, self.announced, Rivalry(Rivals(), "ml"))
-        self.writer = StatusWriter(*cast(Any, parts))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "time", self)
+            self.writer = StatusWriter(*cast(Any, parts))
 
     def monotonic(self) -> float:
         return self.now
