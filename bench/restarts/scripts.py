@@ -2,7 +2,7 @@
 """Digits jobs whose processes record their steps: the example, and one whose processes live through changes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from cluster_rounds.digits import SIDES as DIGITS
@@ -33,12 +33,8 @@ def live(at_minimum: bool, spares: int) -> Side:
 
     def objects(namespace: str, replicas: int, env: Mapping[str, str]) -> list[Object]:
         job = digits(namespace, replicas, env)
-        # without prestarted processes: those that live on need none, and a newcomer gets ready while the others train
-        job["spec"] |= {
-            "warmRestart": "Disabled",
-            "minReplicas": replicas if at_minimum else 1,
-            "spareReplicas": spares,
-        }
+        job["spec"] |= {"minReplicas": replicas if at_minimum else 1, "spareReplicas": spares}
+        job["spec"].pop("warmRestart", None)  # its default
         return with_script(job, LIVE)
 
     return Side(JOB, objects, spares=spares, live=True, recorded=True)
@@ -64,17 +60,25 @@ SIDES = {
 
 
 def wait_until_known(training: Training) -> None:
-    """Until the status says that all members live through changes, and that the spares wait. Raises Deadline."""
+    """Until the status says that all members live through changes, and the spares wait with processes that are ready.
+    Raises Deadline."""
 
-    def status() -> Object:
-        found: Object = json.loads(training.namespace.kubectl("get", JOB, "--output=json")).get("status", {})
+    def read(what: str) -> Object:
+        found: Object = json.loads(training.namespace.kubectl("get", what, "--output=json"))
         return found
 
+    def status() -> Object:
+        found: Object = read(JOB).get("status", {})
+        return found
+
+    def ready_spares(members: Collection[int]) -> int:
+        records = [one["spec"] for one in read("elasticworkers")["items"] if one["spec"]["index"] not in members]
+        return sum(bool((one.get("request") or {}).get("live")) for one in records)
+
     def known() -> bool:
-        found = status()
-        agreed = found.get("rendezvous", {})
+        agreed = status().get("rendezvous", {})
         members = sorted(member.index for member in Members.read(agreed.get("participants", "")))
         lives = list(read_indices(agreed.get("live", "")))
-        return bool(members) and lives == members and found.get("spares", 0) == training.side.spares
+        return bool(members) and lives == members and ready_spares(members) == training.side.spares
 
     wait_until("all members to be known to live through changes", known, STARTED_SECONDS, status)

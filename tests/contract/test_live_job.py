@@ -295,3 +295,26 @@ def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -
         assert last[stays] == first[stays]
         assert last[lost] in prestarted
         end(job, runs, 2)
+
+
+def test_a_spare_that_waits_has_its_process_ready(new_job: NewJob, tmp_path: Path) -> None:
+    """It had joined before the job was known to live, when processes are started once their round is formed."""
+    job = new_job(replicas=2, minReplicas=2, spareReplicas=1)
+    with lives(job, tmp_path) as runs:
+        first = pids(runs, 2)
+        known_to_live(job, 2)
+        (spare,) = {pod["name"] for pod in job.pods(3)} - first.keys()
+
+        def is_ready(view: Any) -> bool:
+            request = view["workers"][spare]["spec"].get("request") or {}
+            return request.get("type") == "Join" and bool(request.get("live"))
+
+        job.wait(is_ready, "the spare to have joined with its process")
+        waits, seen, lost = children(runs.pid(spare)), len(runs.events()), min(first)
+        job.delete_pod(lost)
+        second = pids(runs, 2, seen)
+        assert second.keys() == {spare, max(first)}
+        assert second[max(first)] == first[max(first)]
+        assert second[spare] in waits
+        assert job.view()["job"]["status"].get("restarts", 0) == 0
+        end(job, runs, 2)

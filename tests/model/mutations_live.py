@@ -182,6 +182,18 @@ MUTATIONS = mutations(
                 by="trainer going on",
             ),
         ),
+        "elasticjob_torch.agent.going_on:GoingOn.would_begin_alone": (
+            omit(
+                "live: a join is taken back while a round forms",
+                "view.phase == wire.Phase.FORMED",
+                by="trainer going on",
+            ),
+            omit(
+                "live: processes that cannot get ready are started again and again",
+                "not self._has_been_alone",
+                by="trainer going on",
+            ),
+        ),
         "elasticjob_torch.agent.going_on:GoingOn._stands": (
             omit("live: processes end while nobody is heard", "view is not None", by="trainer going on"),
             omit(

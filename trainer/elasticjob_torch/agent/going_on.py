@@ -60,6 +60,7 @@ class GoingOn:
         self._late = ""  # why processes that are busy are not waited for any longer
         self._waiting_since: float | None = None
         self._alone_since: float | None = None  # the processes were started in a world of their own
+        self._has_been_alone = False
         self._pids: tuple[int, ...] = ()
 
     @property
@@ -72,8 +73,14 @@ class GoingOn:
         failed, self._alone_since = self.is_alone, None
         if failed or view is None or not view.live or _has_no_next(view):
             return False
-        self._alone_since = self._clock()
+        self._alone_since, self._has_been_alone = self._clock(), True
         return True
+
+    def would_begin_alone(self, view: wire.View | None) -> bool:
+        """Say whether an agent that waits in its join is better off getting its processes ready first: one that joined
+        before the job was known to live through changes, as a spare does."""
+        stands = view is not None and view.live and view.phase == wire.Phase.FORMED and not _has_no_next(view)
+        return stands and not self._has_been_alone
 
     def started(self, start: str, processes: Mapping[int, Mapping[str, str]], number: int) -> dict[str, str]:
         """Processes are started: with this id of their start, torch's variables by local rank, and in this round;

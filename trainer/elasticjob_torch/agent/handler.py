@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.going_on import GoingOn
 from elasticjob_torch.agent.hooks import (
+    CannotGoOn,
     ranks_come_through_the_store,
 )
 from elasticjob_torch.agent.joined import BACKEND, joined
@@ -131,7 +133,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             self._await_prestarted()
         while True:
             self._drop_store()
-            handed = self._join(keeps)
+            try:
+                handed = self._join(keeps)
+            except CannotGoOn:
+                if keeps:
+                    raise
+                if self._gets_ready():
+                    return self._alone()
+                continue
             try:
                 info = self._enter(handed)
                 if not keeps:
@@ -247,6 +256,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def _is_over(self) -> bool:
         return self._membership.has_ended(self._round)
 
+    def _gets_ready(self) -> bool:
+        """Say whether this waiting worker's processes get ready now; then its join is taken back."""
+        if not self._going_on.begins_alone(self._membership.view):
+            return False
+        self._membership.excuse()
+        self._membership.step_out()
+        return True
+
     def _alone(self) -> RendezvousInfo:
         """Let processes get ready before this agent joins; if it was in a round, say that it comes back."""
         failure = self.failures.take()
@@ -261,8 +278,17 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
             failure = wire.NO_FAILURE
-        have_ended = self._going_on.have_ended if keeps else None
-        return joined(lambda: self._membership.join(failure, have_ended))
+        going_on, membership, is_void = self._going_on, self._membership, threading.Event()
+
+        def look() -> bool:
+            if going_on.have_ended() if keeps else going_on.would_begin_alone(membership.view):
+                is_void.set()
+            return is_void.is_set()
+
+        try:
+            return joined(lambda: membership.join(failure, look, live=keeps))
+        finally:
+            is_void.set()  # the join's thread may be left behind, as by a signal
 
     def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""

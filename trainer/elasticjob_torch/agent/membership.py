@@ -61,7 +61,9 @@ class Membership(AgentStateMachine):
     def join(
         self,
         failure: wire.Failure = wire.NO_FAILURE,
-        have_ended: Callable[[], bool] | None = None,
+        is_void: Callable[[], bool] | None = None,
+        *,
+        live: bool = False,
     ) -> wire.Round:
         """Wait for the next round.
 
@@ -73,19 +75,20 @@ class Membership(AgentStateMachine):
 
         Another call after an interruption returns the same round, while it stands.
 
-        ``have_ended``: the training processes run, and live on into that round, unless any of them has ended.
+        ``is_void``: asked several times a second, in any thread: True takes the join back, and stays.
+        ``live``: the training processes run, and live on into that round.
 
         Raises:
-            Interrupted: a training process has ended meanwhile. `leave` then takes the join back.
+            Interrupted: the join is void. `step_out` then takes it back.
             NewProcesses: the training processes have to be new ones.
             Leaving, Closed, StageFinished: there is no next round for this torchrun.
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
-        if have_ended is None:
+        if is_void is None:
             return self._go(self.joining(failure))
-        thread = CallThread(have_ended)  # a join waits, and nothing else here looks at the processes meanwhile
-        return thread.call(lambda: self._go(self.joining(failure, have_ended)), float("inf"))
+        thread = CallThread(is_void)  # a join waits, and nothing else here looks at the processes meanwhile
+        return thread.call(lambda: self._go(self.joining(failure, is_void, live=live)), float("inf"))
 
     def step_out(self, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the group until this agent's new processes are ready; a join then follows. Never raises.

@@ -137,14 +137,18 @@ class AgentStateMachine(ABC):
         return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
     def joining(
-        self, failure: wire.Failure = wire.NO_FAILURE, have_ended: Callable[[], bool] | None = None
+        self,
+        failure: wire.Failure = wire.NO_FAILURE,
+        is_void: Callable[[], bool] = lambda: False,
+        *,
+        live: bool = False,
     ) -> Steps[wire.Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
-        refused_until, live = 0.0, have_ended is not None
+        refused_until = 0.0
         while True:
-            if have_ended is not None and have_ended():
-                raise Interrupted("a training process has ended")
+            if is_void():
+                raise Interrupted("the join is taken back")
             yield from self._stream_opens()
             waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
             ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, live)

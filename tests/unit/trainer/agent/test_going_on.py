@@ -256,6 +256,27 @@ def test_processes_of_a_live_job_get_ready_before_their_agent_joins(agent, seen,
     assert agent.going_on.is_alone is alone
 
 
+@pytest.mark.parametrize(
+    ("seen", "better"),
+    [
+        (LIVE, True),
+        (view(), False),
+        (None, False),
+        (view(live=True, phase=wire.Phase.FORMING), False),
+        (view(live=True, leaving=True), False),
+        (view(live=True, closed=True), False),
+    ],
+)
+def test_a_worker_that_waits_gets_its_processes_ready_once_the_others_are_known_to_live(agent, seen, better):
+    assert agent.going_on.would_begin_alone(seen) is better
+
+
+def test_processes_get_ready_beside_a_join_that_waits_once(agent):
+    assert agent.going_on.begins_alone(LIVE)
+    assert not agent.going_on.begins_alone(LIVE)  # they failed
+    assert not agent.going_on.would_begin_alone(LIVE)
+
+
 def test_processes_that_are_ready_join_whatever_the_round_does(agent):
     agent.going_on.begins_alone(LIVE)
     agent.start()

@@ -401,7 +401,7 @@ def test_what_the_processes_do_is_told_and_a_sidecar_that_does_not_take_it_is_no
 def test_a_join_says_whether_the_processes_run_on(sidecar, member):
     sidecar.answers[JOIN] = [handed(1), handed(2)]
     member.use(member.join())
-    member.join(have_ended=lambda: False)
+    member.join(is_void=lambda: False, live=True)
     assert [body.get("live", False) for body in sidecar.said(JOIN)] == [False, True]
 
 
@@ -417,7 +417,7 @@ def test_a_join_ends_with_a_process_that_was_to_live_on(sidecar, member):
     threading.Thread(target=lambda: (wait_until("the join", lambda: sidecar.said(JOIN)), ended.append(1))).start()
     try:
         with pytest.raises(Interrupted):
-            member.join(have_ended=lambda: bool(ended))
+            member.join(is_void=lambda: bool(ended), live=True)
     finally:
         waits.set()
     time.sleep(0.3)  # the join that was abandoned asks no more
@@ -427,7 +427,7 @@ def test_a_join_ends_with_a_process_that_was_to_live_on(sidecar, member):
 def test_processes_that_have_to_be_new_are_told_apart(sidecar, member):
     sidecar.answers[JOIN] = [refusal(409, "NewProcesses")]
     with pytest.raises(NewProcesses):
-        member.join(have_ended=lambda: False)
+        member.join(is_void=lambda: False, live=True)
 
 
 @pytest.mark.parametrize("told", [False, True])
