@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import socket
 import ssl
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.kubernetes.jitter import uniform
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -127,7 +128,7 @@ class ApiClient:
             try:
                 return self._attempt(method, path, payload, content_type)
             except Unavailable:
-                wait = pause * random.uniform(0.5, 1.0)
+                wait = pause * uniform(0.5, 1.0)
                 if time.monotonic() + wait > deadline:
                     raise
             time.sleep(wait)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import random
 import secrets
 import time
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Rejected
 from elasticjob_torch.kubernetes.clock import now
 from elasticjob_torch.kubernetes.heartbeats import PREFIX, SLOW_SECONDS, Pace, judged, key_of, read_times
+from elasticjob_torch.kubernetes.jitter import uniform
 from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, name_of_node, read_kept
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
     def _pause(self) -> None:
         """Let the others write first."""
         self._lost = min(self._lost + 1, 16)
-        time.sleep(random.uniform(0, self._longest_pause or min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
+        time.sleep(uniform(0, self._longest_pause or min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
 
     def _write(self, state: Any, before: Content | None) -> Content | None:
         """Write a state in place of ``before``; return None if that has changed.

@@ -7,7 +7,6 @@ that depend on the present value use compare-and-set on the ``resourceVersion``;
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
 from contextlib import closing
@@ -17,6 +16,7 @@ from torch.distributed import DistNetworkError, DistStoreError, Store
 
 from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Unavailable
 from elasticjob_torch.kubernetes.config_map import Content
+from elasticjob_torch.kubernetes.jitter import uniform
 from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
                 except Conflict:
                     if time.monotonic() > deadline:
                         raise DistStoreError(f"timeout: too many writers changed {self._map} before '{key}'") from None
-                time.sleep(random.uniform(0, pause))
+                time.sleep(uniform(0, pause))
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _await(self, keys: Sequence[str], timeout: timedelta) -> Content:
@@ -239,7 +239,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
         except Unavailable:
             pass  # the next read tells whether the server is there
         if time.monotonic() - began < 1:
-            time.sleep(min(random.uniform(0.1, 0.5), seconds))  # a pause between calls
+            time.sleep(min(uniform(0.1, 0.5), seconds))  # a pause between calls
         return None
 
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import http.client
+import random
 import socket
 import time
 from pathlib import Path
@@ -94,6 +95,26 @@ async def test_a_connection_is_renewed_after_a_minute_unless_the_server_is_slow(
         first, second, third, fourth = (asked.connection for asked in server.asked)
         assert len({first, second, third}) == 3
         assert fourth == third
+
+
+async def test_a_pause_takes_nothing_of_the_scripts_random_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise what a seeded script computes would depend on how often a call failed."""
+    fails = iter([True, False])
+
+    def attempt(*_: Any) -> dict[str, Any]:
+        if next(fails):
+            raise Unavailable("no answer")
+        return {}
+
+    async with CannedServer().serve(tmp_path) as server:
+        client = client_of(server, tmp_path)
+        monkeypatch.setattr(client, "_attempt", attempt)
+        random.seed(1)
+        before = random.getstate()
+        assert client.call("GET", "/", patience=30) == {}
+        assert random.getstate() == before
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
