@@ -8,6 +8,7 @@ import pickle
 import random
 import socket
 import sys
+import time
 import types
 from datetime import timedelta
 from pathlib import Path
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 def alone() -> Iterator[None]:
     connect_alone(Gloo())
     yield
+    # gloo's threads let go of the last collective's tensors, for which they need Python; a garbage collection that
+    # finds the group would wait for them and not let them
+    time.sleep(0.05)
     dist.destroy_process_group()
 
 

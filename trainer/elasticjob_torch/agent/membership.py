@@ -88,7 +88,10 @@ class Membership(AgentStateMachine):
         if is_void is None:
             return self._go(self.joining(failure))
         thread = CallThread(is_void)  # a join waits, and nothing else here looks at the processes meanwhile
-        return thread.call(lambda: self._go(self.joining(failure, is_void, live=live)), float("inf"))
+        try:
+            return thread.call(lambda: self._go(self.joining(failure, is_void, live=live)), float("inf"))
+        finally:
+            thread.close()
 
     def step_out(self, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the group until this agent's new processes are ready; a join then follows. Never raises.

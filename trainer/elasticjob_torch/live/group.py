@@ -161,7 +161,7 @@ class Group:
         while True:
             try:
                 if not self._ending.agreed(over=False):
-                    self._ending.reset()
+                    self._ending.settle()
                     dist.barrier()
                     return
             except RuntimeError as error:
@@ -255,8 +255,8 @@ class Group:
                     continue
                 connect(place, links, self._timeout, self._backend)
                 self.rank, self.size = place.rank, place.size
-                self._ending.reset()
                 self.model = renew(self.model, self._options)
+                self._ending.reset()  # now that no old group is left, for whose threads its tensor would be
                 self._share(place.round, links)
                 log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
                 if self._on_change is not None:
@@ -309,6 +309,13 @@ class Ending:
     def reset(self) -> None:
         """Forget what the last group did."""
         self._flag = self._work = None
+
+    def settle(self) -> None:
+        """Wait for what is under way: a tensor that Python lets go of before its collective has ended is released by a
+        thread of the group, which must not happen while the process ends."""
+        if self._work is not None:
+            self._work.wait()
+        self.reset()
 
     def agreed(self, *, over: bool) -> bool:
         """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that

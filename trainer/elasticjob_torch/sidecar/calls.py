@@ -77,7 +77,8 @@ class CallThread:
         self._done = threading.Event()  # of the last call
         self._done.set()
         self._tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(self._tasks,), name="elasticjob-store", daemon=True).start()
+        self._thread = threading.Thread(target=_work, args=(self._tasks,), name="elasticjob-store", daemon=True)
+        self._thread.start()
         weakref.finalize(self, self._tasks.put, None).atexit = False
 
     def call(self, run: Callable[[], T], seconds: float) -> T:
@@ -103,6 +104,12 @@ class CallThread:
         """Run ``last`` when the thread is free, then end the thread; returns at once."""
         self._tasks.put(_Task(last))
         self._tasks.put(None)
+
+    def close(self) -> None:
+        """End the thread, and wait for that, unless it is busy with a call that was abandoned."""
+        self._tasks.put(None)
+        if self._done.is_set():
+            self._thread.join()
 
     def _await(self, came: Callable[[], bool], deadline: float, seconds: float) -> None:
         while not came():
