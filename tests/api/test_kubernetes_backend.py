@@ -6,7 +6,6 @@ import json
 import pickle
 import threading
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 
@@ -97,8 +96,7 @@ def test_pause_after_a_write_that_was_forestalled(make, monkeypatch, options, lo
     _, token, _ = backend.set_state(state())
     make().set_state(state(round=1), token)
     module = importlib.import_module(type(backend).__module__)
-    chance = SimpleNamespace(uniform=lambda least, most: pauses.append(most) or 0)
-    monkeypatch.setattr(module, "random", chance)
+    monkeypatch.setattr(module, "uniform", lambda least, most: pauses.append(most) or 0)
     for _ in range(3):
         assert not backend.set_state(state(round=2), token)[2]
     assert pauses == longest
