@@ -22,7 +22,7 @@ from contract.live.trainer import BATCH, batch_of, make
 
 CONTRACT, POD = Path(os.environ["CONTRACT"]), os.environ["CONTRACT_POD"]
 PACE_SECONDS = 0.03  # many of them at once leave the processors to what is tested
-BUSY_SECONDS = 5.0
+BUSY_SECONDS = 12.0  # longer than the tests let a process that does not say that it saves take
 
 
 def append(name: str, **said: object) -> None:
