@@ -44,7 +44,7 @@ def alone() -> Iterator[None]:
     yield
     # gloo's threads let go of the last collective's tensors, for which they need Python; a garbage collection that
     # finds the group would wait for them and not let them
-    time.sleep(0.05)
+    time.sleep(0.3)
     dist.destroy_process_group()
 
 
