@@ -95,7 +95,7 @@ def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int,
         if said := joined(pod.reason, pod.message):
             return PodState.FAILED, crashes, said, SIGNAL if pod.reason in ENDED_BY_SIGNAL else UNKNOWN
         return PodState.FAILED, crashes, exit_of(end), _kind_of(end)
-    if end and end.code == 0 and end.reason in ENDED_BY_SIGNAL:
+    if end and end.code == 0 and end.reason == "OOMKilled":
         return PodState.OOM_KILLED, crashes, end.reason, SIGNAL
     if pod.phase == "Succeeded" or (end and end.code == 0):
         return PodState.SUCCEEDED, crashes, "", UNKNOWN
