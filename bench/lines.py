@@ -23,7 +23,7 @@ from elasticjob.api import Member, Members, RendezvousStatus
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.links.link import Line
-from elasticjob_sidecar.links.links import Links
+from elasticjob_sidecar.links.links import PeerLinks
 from elasticjob_sidecar.membership.link_monitor import LinkTimes, times_of
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
@@ -71,7 +71,7 @@ class Worker:
     def __init__(self, index: int, workers: int, store: str, credentials: Credentials) -> None:
         self.transport, self.metrics = PeerTransport(credentials, JOB_UID), Metrics()
         driver: Driver = Stands(index, workers, store)  # type: ignore[assignment]
-        self.lines = Links(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
+        self.lines = PeerLinks(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
 
     @property
     def open(self) -> int:

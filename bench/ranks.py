@@ -18,7 +18,7 @@ from pathlib import Path
 from elasticjob.members import Members
 from elasticjob.rendezvous import Clocks, PodState, Request, Spec, State, Worker, decide
 from elasticjob.rendezvous.rank_order import crossings, path_of
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import RequestCause, RequestType
 
 BUILD = Path("build")
 KEYS = ("topology.kubernetes.io/zone", "example.com/rack")
@@ -52,7 +52,7 @@ class Job:
 
     def form(self) -> None:
         """All join, and one more look is enough."""
-        join = Request(type=RequestType.JOIN, after=self.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+        join = Request(type=RequestType.JOIN, after=self.state.last_formed, cause=RequestCause.MEMBERSHIP_CHANGED)
         self.workers = [replace(worker, request=join) for worker in self.workers]
         self.look()
         if self.state.last_formed != join.after + 1 or len(self.state.participants) != len(self.workers):

@@ -11,7 +11,7 @@ from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_sidecar.api_server.identity import Identity
-from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress, WorkerStatus
 from support import kubelet
 
 Object = dict[str, Any]
@@ -135,7 +135,7 @@ def joined() -> WorkerStatus:
 
 def trains(rank: int, step: int) -> WorkerStatus:
     """In round 1; every rank has taken steps there, and told so as sidecars do."""
-    progress = Progress(step, 1_000_000, {"loss": 1 / (1 + step), "tokens_per_second": 100_000.0 + step})
+    progress = ScriptProgress(step, 1_000_000, {"loss": 1 / (1 + step), "tokens_per_second": 100_000.0 + step})
     return WorkerStatus(handed=(1, rank), progress=progress, connected=1 if rank == 0 else None, stepped=1, ack=0)
 
 

@@ -48,7 +48,7 @@ from elasticjob.status import (
     Progress,
     RendezvousStatus,
 )
-from elasticjob.terms import Cause, FailureKind, Outcome, ProcessState, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, FailureKind, Outcome, ProcessState, RendezvousPhase, RequestType
 from elasticjob.timing import RendezvousSpec
 
 __all__ = [
@@ -56,7 +56,7 @@ __all__ = [
     "Admitted",
     "AvoidNodesSpec",
     "Blocker",
-    "Cause",
+    "RequestCause",
     "Ping",
     "Condition",
     "DETAIL_LENGTH",

@@ -36,8 +36,8 @@ class PolicyAction(StrEnum):
     COUNT = "Count"
 
 
-class Cause(StrEnum):
-    """Why a worker joins or leaves."""
+class RequestCause(StrEnum):
+    """Why a worker asks to join or leave."""
 
     STARTED = "Started"
     WORKER_FAILED = "WorkerFailed"
@@ -96,7 +96,7 @@ class ProcessState(StrEnum):
 
 
 class RoundCause(StrEnum):
-    """Why a round was formed or ended, if that is no `Loss`, no `Cause` with which a worker left, and no `Outcome`.
+    """Why a round was formed or ended, if that is no `Loss`, no `RequestCause` of a worker that left, and no `Outcome`.
 
     Metrics count by these words: so there are few, and none of them quotes a worker or a pod.
     """

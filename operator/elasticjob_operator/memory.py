@@ -14,7 +14,7 @@ from elasticjob_operator.actions.access import Access
 from elasticjob_operator.actions.decided_pods import DecidedPods
 from elasticjob_operator.actions.expiry import Expiry
 from elasticjob_operator.actions.gang import Gang
-from elasticjob_operator.actions.leftovers import Leftovers
+from elasticjob_operator.actions.leftovers import LeftoverWorkloads
 from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
@@ -129,7 +129,7 @@ class Memories:
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
         self._rivals = Rivals()
-        self.leftovers = Leftovers(kube, namespaces)
+        self.leftovers = LeftoverWorkloads(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
         """The memory of job `key`; None without a job. Raises ApiError until everything has been listed."""

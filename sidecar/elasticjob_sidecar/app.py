@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
-from elasticjob_sidecar.api_server.client import Kube, KubeApi, connected
+from elasticjob_sidecar.api_server.client import HttpKubeApi, KubeApi, connected
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.api_server.job_watch import JobWatch
@@ -17,7 +17,7 @@ from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
-from elasticjob_sidecar.links.links import Links
+from elasticjob_sidecar.links.links import PeerLinks
 from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
@@ -90,7 +90,7 @@ class Sidecar:
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
         self.tunnel = Tunnel(self.driver, transport, self.metrics, Callers(config.processes))
         lost, suspect = self.record.named_worker_lost, self.record.suspect
-        self.links = Links(self.driver, transport, self.metrics, lost, suspect, self.watch)
+        self.links = PeerLinks(self.driver, transport, self.metrics, lost, suspect, self.watch)
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())
@@ -163,7 +163,7 @@ async def run(
     except (OSError, ValueError) as error:
         raise StartError(f"{config.state_dir} cannot hold how often this sidecar was started: {error}") from None
     try:
-        kube = Kube(config.namespace, connected(server or InCluster.load()))
+        kube = HttpKubeApi(config.namespace, connected(server or InCluster.load()))
     except ConfigError as error:
         raise StartError(str(error)) from None
     sidecar = Sidecar(config, id, kube, credentials, ports or Ports.of(config))

@@ -11,9 +11,9 @@ import logging
 from typing import Any
 
 from elasticjob import logs
-from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import RequestCause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import (
@@ -112,7 +112,7 @@ class Driver:
         self,
         trainer: str,
         after: int,
-        cause: Cause,
+        cause: RequestCause,
         patience: float,
         limits: Limits = NO_LIMITS,
         failure: Failure = NO_FAILURE,
@@ -139,7 +139,7 @@ class Driver:
         log.info("this agent serves the store of round %d on loopback port %d", round, port)
         self._settle()
 
-    async def leave(self, trainer: str, cause: Cause, seconds: float, failure: Failure = NO_FAILURE) -> None:
+    async def leave(self, trainer: str, cause: RequestCause, seconds: float, failure: Failure = NO_FAILURE) -> None:
         self._machine.leave(trainer, cause, failure)
         await self._settled(trainer, RequestType.LEAVE, seconds)
 
@@ -174,7 +174,7 @@ class Driver:
         self._concerns.scripts.saves(script, round)
         self._settle()
 
-    def report(self, progress: Progress, local_rank: int) -> None:
+    def report(self, progress: ScriptProgress, local_rank: int) -> None:
         if self._concerns.scripts.may_report(self.standing, local_rank):
             if progress.step is not None:
                 self.metrics.first_step.reported(self._now())

@@ -22,11 +22,11 @@ from api.operators import JOBS, Leader, Operators, Witness, job_body, new_job
 from api.test_refusals import broken_webhook, policy, quota
 from elasticjob.kube import paths
 from elasticjob_cli.app import cli
-from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
-from elasticjob_cli.why.answer import Answer, why
+from elasticjob_cli.why.answer import Explanation, why
 from elasticjob_cli.why.causes import Cause
 from support import ControlPlane
 from support.control_plane import Refused
@@ -45,15 +45,15 @@ def ej(plane: ControlPlane, *arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments[:1], f"--kubeconfig={plane.kubeconfig}", *arguments[1:]])
 
 
-def place(plane: ControlPlane) -> Place:
-    return Place(str(plane.kubeconfig), None, "default")
+def place(plane: ControlPlane) -> KubectlFlags:
+    return KubectlFlags(str(plane.kubeconfig), None, "default")
 
 
 async def seen(plane: ControlPlane, name: str, lease: str) -> Scene:
     return await asyncio.to_thread(lambda: gather(Cluster.connect(place(plane)), name, lease))
 
 
-async def told(plane: ControlPlane, leader: Leader, name: str, cause: Cause, words: str, kept: str) -> Answer:
+async def told(plane: ControlPlane, leader: Leader, name: str, cause: Cause, words: str, kept: str) -> Explanation:
     """What `why` says once it names the cause in these words, while the operator looks at the job again and again."""
     holding = asyncio.create_task(leader.leadership.hold())
     try:

@@ -12,7 +12,7 @@ import pytest
 from api import chart
 from api.operators import GROUP, JOBS, Operators, new_job
 from api.pods import pod_client
-from elasticjob.api import Cause, RequestType, WorkerRequest
+from elasticjob.api import RequestCause, RequestType, WorkerRequest
 from elasticjob.reading import Pod
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
@@ -98,7 +98,7 @@ async def test_no_account_is_kept_of_who_manages_a_records_fields(
     await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
     async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
-        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=RequestCause.STARTED))
         await record.written()
         beats = worker.beats()
         while worker.beats() == beats:  # noqa: ASYNC110
@@ -117,7 +117,7 @@ async def test_an_edit_of_somebody_elses_loses_no_request_and_no_edit(
     async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
         plane.request("PATCH", worker.path, {"metadata": {"annotations": {"a": "b"}}}, content_type=merge)
-        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=RequestCause.STARTED))
         await record.written()
     stored = plane.request("GET", worker.path)
     assert stored["metadata"]["annotations"] == {"a": "b"}
@@ -232,7 +232,7 @@ async def test_why_a_record_is_refused_is_known_by_the_api_servers_words(
             while record.established:  # a policy is in force a moment later
                 with contextlib.suppress(Refused):
                     plane.request("DELETE", worker.path)
-                record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+                record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=RequestCause.STARTED))
                 await asyncio.sleep(0.5)
             while remedy not in record.trouble:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

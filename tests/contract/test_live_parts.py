@@ -32,7 +32,7 @@ from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rou
 from elasticjob_torch.live.state import Registry, read, written
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import aborts_present_group, begin_anew, renew
-from elasticjob_torch.live.transfer import CannotShare, Member, Standing, pieces, sender
+from elasticjob_torch.live.transfer import CannotShare, Hello, StateVersion, pieces, sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_nothing_is_run_that_comes_from_the_network(tmp_path: Path) -> None:
         with pytest.raises(UnpicklingError):
             read(data)
     with pytest.raises((ValueError, TypeError)):
-        Member.read(pickle.dumps(evil))
+        Hello.read(pickle.dumps(evil))
     assert not made.exists()
     pickle.loads(pickle.dumps(evil))
     assert made.exists(), "an ordinary reader would have run it"
@@ -210,12 +210,12 @@ def test_models_that_differ_are_described_differently() -> None:
     ],
 )
 def test_the_member_that_has_trained_furthest_sends(standings: list[tuple[int, int]], rank: int | None) -> None:
-    assert sender([Standing(*each) for each in standings]) == rank
+    assert sender([StateVersion(*each) for each in standings]) == rank
 
 
 def test_a_group_without_a_whole_state_does_not_train() -> None:
     with pytest.raises(CannotShare, match="no member of the group has a whole state"):
-        sender([Standing(-1, 5), Standing(-1, 3)])
+        sender([StateVersion(-1, 5), StateVersion(-1, 3)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64])

@@ -22,10 +22,10 @@ from pathlib import Path
 from group import SUMS
 
 from elasticjob_torch.agent import membership as agent
-from elasticjob_torch.agent.membership import Membership
+from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import parse_settings
-from elasticjob_torch.agent.stalls import Stalls
+from elasticjob_torch.agent.stalls import StallInspector
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.sidecar.errors import Closed, Leaving, NoTrainer, RoundBroken, SidecarError, StageFinished
@@ -129,7 +129,7 @@ class Script:
         return Failure(detail, code if code >= 0 else 128 - code, kind)
 
 
-def train(membership: Membership, handed: Round, command: list[str], stop_seconds: float) -> Failure | None:
+def train(membership: AgentMembership, handed: Round, command: list[str], stop_seconds: float) -> Failure | None:
     """One round, from its store to its end; what failed, None after success."""
     store = Store(handed.world_size) if handed.rank == 0 else None
     try:
@@ -139,7 +139,7 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
             membership.await_store(handed, time.monotonic() + STORE_SECONDS)
         membership.use(handed)
         log.info("round %d: rank %d of %d", handed.number, handed.rank, handed.world_size)
-        script, stalls = Script(command, handed, stop_seconds), Stalls(membership.tell_processes)
+        script, stalls = Script(command, handed, stop_seconds), StallInspector(membership.tell_processes)
         try:
             while script.code is None:
                 if membership.notice_change():
@@ -160,7 +160,7 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
             store.close()
 
 
-def run(membership: Membership, command: list[str], stop_seconds: float) -> int | str:
+def run(membership: AgentMembership, command: list[str], stop_seconds: float) -> int | str:
     """Round after round; returns what to exit with."""
     failure: Failure | None = NO_FAILURE
     while failure is not None:
@@ -190,7 +190,7 @@ def main() -> None:
     if start := environ.get("STAND_IN_START"):  # a stand-in kubelet's containers have this machine's first process
         agent.start_of_container = lambda: start
     settings = parse_settings(environ["PET_RDZV_ENDPOINT"], environ["PET_RDZV_ID"], {}, environ)
-    membership = Membership(settings)
+    membership = AgentMembership(settings)
     stopped = False
     try:
         membership.open()

@@ -13,7 +13,7 @@ from e2e.disruption import CHECKPOINTS, container_status, kill_container
 from e2e.kube import ENVIRONMENT, Namespace, Object, Sighting, Watch, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
-from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
@@ -216,7 +216,7 @@ class Job:
 
     def scene(self) -> Scene:
         """What the command line tool sees of it."""
-        return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, self.namespace.name)), self.name)
+        return gather(Cluster.connect(KubectlFlags(ENVIRONMENT["KUBECONFIG"], None, self.namespace.name)), self.name)
 
     def saved_step(self) -> int:
         """The step of the newest checkpoint."""

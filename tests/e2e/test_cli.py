@@ -19,11 +19,11 @@ from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import WORKER_LOST_SECONDS, Job, manifest
 from e2e.kube import ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
-from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
-from elasticjob_cli.why.answer import Answer as Reply
+from elasticjob_cli.why.answer import Explanation as Reply
 from elasticjob_cli.why.answer import why
 from elasticjob_cli.why.causes import Cause
 from support.scenes import record
@@ -65,7 +65,7 @@ def jobs(cases: Namespace, name: str, request: pytest.FixtureRequest) -> Iterato
 
 
 def scene_of(namespace: Namespace, job: str) -> Scene:
-    return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, namespace.name)), job)
+    return gather(Cluster.connect(KubectlFlags(ENVIRONMENT["KUBECONFIG"], None, namespace.name)), job)
 
 
 def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:

@@ -7,7 +7,7 @@ ends: what makes one run differ from another.
 
 from collections.abc import Callable, Iterator
 
-from elasticjob.api import Cause, RequestType
+from elasticjob.api import RequestCause, RequestType
 from elasticjob.rendezvous import PodState
 from model import composed_pod_moves as pod_moves
 from model.composed_pods import (
@@ -33,7 +33,7 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     "start": ("starts, and its trainer joins", lambda pod: pod_moves.with_trainer(pod_moves.with_sidecar(pod))),
     "reconnect": ("its trainer finds the new sidecar", pod_moves.reconnected),
     "enter": ("its trainer takes the round into use", pod_moves.entering),
-    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_moves.asking(pod, Cause.MEMBERSHIP_CHANGED)),
+    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_moves.asking(pod, RequestCause.MEMBERSHIP_CHANGED)),
     "exit": ("its container ends in success", lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED)),
     "next": ("its container's next torchrun starts", pod_moves.with_next),
     "end badly": ("its container fails after torchrun's success", pod_moves.ending_badly),
@@ -49,7 +49,7 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     ),
     "crash": ("its sidecar crashes and starts anew", pod_moves.with_sidecar),
     "delete": ("is deleted", lambda pod: pod._replace(deleting=True)),
-    "fail": ("its processes fail", lambda pod: pod_moves.asking(pod, Cause.WORKER_FAILED)),
+    "fail": ("its processes fail", lambda pod: pod_moves.asking(pod, RequestCause.WORKER_FAILED)),
     "give up": ("its trainer gives up", pod_moves.failing),
     "close": ("its trainer closes the rendezvous", pod_moves.closing),
     "again": ("its trainer is interrupted, and asks again", pod_moves.asked_again),

@@ -7,7 +7,7 @@ never changed: each function gives another one, in which the sidecar that was to
 
 import sys
 
-from elasticjob.api import Cause, Member, RendezvousStatus
+from elasticjob.api import RequestCause, Member, RendezvousStatus
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed, Torchrun
@@ -91,7 +91,7 @@ def reconnected(pod: Pod) -> Pod:
     return _settled(pod, sidecar, trainer)
 
 
-def asking(pod: Pod, cause: Cause) -> Pod:
+def asking(pod: Pod, cause: RequestCause) -> Pod:
     """The trainer asks for its next round, or asks again after it was interrupted."""
     trainer = _trainer(pod)
     sidecar = copied(pod)
@@ -138,7 +138,7 @@ def failing(pod: Pod) -> Pod:
     """The trainer gives up; its container will be started again."""
     trainer = _trainer(pod)
     sidecar = copied(pod)
-    sidecar.leave(trainer.name, Cause.TRAINER_LEFT)
+    sidecar.leave(trainer.name, RequestCause.TRAINER_LEFT)
     sidecar.detached(sidecar._stream, NOW)
     return _settled(pod, sidecar, trainer._replace(state=DEAD, connected=False))
 
@@ -218,6 +218,6 @@ def _answered(pod: Pod, trainer: Trainer, answer: Answer) -> Pod:
 def _departed(pod: Pod, trainer: Trainer) -> Pod:
     """There is no next round for this trainer: it says that it leaves and exits, but not with code 0."""
     assert pod.sidecar is not None
-    pod.sidecar.leave(trainer.name, Cause.TOLD_TO_LEAVE)
+    pod.sidecar.leave(trainer.name, RequestCause.TOLD_TO_LEAVE)
     pod.sidecar.detached(pod.sidecar._stream, NOW)
     return pod._replace(output=pod.sidecar.take(), trainer=trainer._replace(state=FAILED, connected=False))

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
-from elasticjob.api import Cause, RequestType
+from elasticjob.api import RequestCause, RequestType
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Output
@@ -44,7 +44,7 @@ class Trainer(NamedTuple):
     used: int = 0
     handed: int = 0
     asked: int = 0
-    cause: Cause = Cause.STARTED
+    cause: RequestCause = RequestCause.STARTED
     connected: bool = True
 
 

@@ -24,7 +24,7 @@ from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.roster import ENDED, has_joined, has_succeeded, is_current
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, Outcome, RendezvousPhase, RequestType
 from model.operator_key import key_of
 from model.operator_moves import with_record
 from model.operator_system import OperatorSystem, after_seconds, lines_of, looked
@@ -139,11 +139,11 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
     if worker.asks(RequestType.FINISH):
         return replace(worker, pod=PodState.SUCCEEDED)
     if worker.member in system.state.leaving:
-        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE))
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=RequestCause.TOLD_TO_LEAVE))
     if worker.id is None:
         worker = with_record(system, worker)
     if system.state.phase is CLOSED and has_succeeded(system.state, worker):  # its next torchrun is refused
-        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE))
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=RequestCause.TOLD_TO_LEAVE))
     if not _owes_a_join(system.state, worker):
         return worker
     state = system.state
@@ -152,7 +152,7 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
         type=RequestType.JOIN,
         after=state.last_formed,
         stage=state.stage,
-        cause=Cause.MEMBERSHIP_CHANGED,
+        cause=RequestCause.MEMBERSHIP_CHANGED,
         live=lives and not worker.asks(RequestType.LEAVE),
     )
     return replace(worker, request=join)

@@ -34,13 +34,13 @@ MUTATIONS = mutations(
             omit("a link to rank 0 that stays broken pings all each time", "pings.keys()"),
             replace(
                 "if nobody acks nobody else is pinged",
-                "Ping(everybody, anew=True) if set(everybody) != set(state.pinged) else None",
+                "PingTargets(everybody, anew=True) if set(everybody) != set(state.pinged) else None",
                 "None",
             ),
             replace(
                 "while nobody acks everybody is pinged in each step",
-                "Ping(everybody, anew=True) if set(everybody) != set(state.pinged) else None",
-                "Ping(everybody, anew=True)",
+                "PingTargets(everybody, anew=True) if set(everybody) != set(state.pinged) else None",
+                "PingTargets(everybody, anew=True)",
             ),
             replace("each suspicion that stands makes a ping of its own", "... / 2", "..."),
         ),

@@ -57,8 +57,8 @@ MUTATIONS = mutations(
             ),
             replace(
                 "how the trainer ended earlier is taken for the end of a torchrun that leaves",
-                "request is None or request.cause == Cause.STARTED",
-                "request is None or request.type is RequestType.LEAVE or request.cause == Cause.STARTED",
+                "request is None or request.cause == RequestCause.STARTED",
+                "request is None or request.type is RequestType.LEAVE or request.cause == RequestCause.STARTED",
                 by="operator failure policy",
             ),
         ),

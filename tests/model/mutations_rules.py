@@ -109,7 +109,7 @@ MUTATIONS = mutations(
             omit("failures are forgotten while a round is forming", "step.state.phase is FORMED", by="operator"),
         ),
         "elasticjob.rendezvous.losses:_trains_or_was_notified": (
-            replace("a member that fails on its own counts as told to stop", "Cause.RENEWED", "Cause.WORKER_FAILED"),
+            replace("a member that fails on its own counts as told to stop", "RequestCause.RENEWED", "RequestCause.WORKER_FAILED"),
         ),
         "elasticjob.rendezvous.losses:lost_workers": (
             replace("pods that a node rejects before any round end the job", "ignored or worker.rejected", "ignored"),
@@ -444,7 +444,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership._lose_trainer": (
             replace(
                 "a trainer that was killed in a round leaves no word",
-                "if self.mode is Mode.HANDED: self._leave(Cause.AGENT_LOST)\nelse: ...",
+                "if self.mode is Mode.HANDED: self._leave(RequestCause.AGENT_LOST)\nelse: ...",
                 "...",
             ),
         ),
@@ -463,8 +463,8 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.modes:MOVES": (
             replace(
                 "a join is renewed, and the record does not ask it",
-                "Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN, ...)",
-                "Move((JOINING,), Cause.RENEWED, JOINING, None, ...)",
+                "ModeChange((JOINING,), RequestCause.RENEWED, JOINING, RequestType.JOIN, ...)",
+                "ModeChange((JOINING,), RequestCause.RENEWED, JOINING, None, ...)",
                 by="composed",
             ),
         ),

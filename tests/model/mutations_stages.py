@@ -70,8 +70,8 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.losses:_trains_or_was_notified": (
             replace(
                 "stages: the deletion of who has left hurries those who save",
-                "leaves and request.cause == Cause.TOLD_TO_LEAVE",
-                "leaves and request.cause == Cause.TOLD_TO_LEAVE and not worker.deleting",
+                "leaves and request.cause == RequestCause.TOLD_TO_LEAVE",
+                "leaves and request.cause == RequestCause.TOLD_TO_LEAVE and not worker.deleting",
                 by="core moves",
             ),
         ),

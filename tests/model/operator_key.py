@@ -15,7 +15,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
 from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
-from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, RendezvousPhase, RequestType
 from model.operator_system import OperatorSystem
 from model.state_key import asks_anew, failures_key, finishing_key, matched_key, must_know, ping_key, stood_key
 
@@ -120,7 +120,7 @@ def _request(request: Request | None, last_formed: int, stage: int, in_round: bo
         return ()
     joins = request.type is RequestType.JOIN
     counts = joins and request.after >= last_formed
-    always = (Cause.STORE_NOT_READY, Cause.TOLD_TO_LEAVE, Cause.POD_STOPPING)
+    always = (RequestCause.STORE_NOT_READY, RequestCause.TOLD_TO_LEAVE, RequestCause.POD_STOPPING)
     why = request.cause if request.cause in always or (in_round and (counts or not joins)) else ""
     return (request.type._value_, counts, request.stage - stage, why + "", joins and request.live)
 

@@ -12,7 +12,7 @@ from elasticjob.agreed import state_of
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
-from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
 from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_system import OperatorSystem, after_seconds, looked
 from model.search import Move
@@ -85,7 +85,7 @@ def comes_up(system: OperatorSystem, worker: Worker) -> Worker | None:
     if worker.id is not None:
         return None
     state = system.state
-    join = Request(type=RequestType.JOIN, after=state.last_formed, stage=state.stage, cause=Cause.STARTED)
+    join = Request(type=RequestType.JOIN, after=state.last_formed, stage=state.stage, cause=RequestCause.STARTED)
     return replace(with_record(system, worker), request=join)
 
 
@@ -108,7 +108,7 @@ def matches(action: PolicyAction, rule: int) -> Change:
 
     def change(system: OperatorSystem, worker: Worker) -> Worker | None:
         stopped = worker.deleting or worker.pod in AT_FAULT or worker.asks(RequestType.LEAVE)
-        fails = stopped or (worker.request is not None and worker.request.cause == Cause.WORKER_FAILED)
+        fails = stopped or (worker.request is not None and worker.request.cause == RequestCause.WORKER_FAILED)
         return replace(worker, matched=found) if fails and worker.matched != found else None
 
     return change
@@ -167,21 +167,21 @@ def is_gone(system: OperatorSystem, worker: Worker) -> Worker | None:
     return GONE
 
 
-LIVES_ON = asks(RequestType.JOIN, Cause.MEMBERSHIP_CHANGED, live=True)
-MENDS = asks(RequestType.LEAVE, Cause.WORKER_FAILED)
+LIVES_ON = asks(RequestType.JOIN, RequestCause.MEMBERSHIP_CHANGED, live=True)
+MENDS = asks(RequestType.LEAVE, RequestCause.WORKER_FAILED)
 ALIVE: dict[str, tuple[str, Change]] = {
     "up": ("its pod runs, and its trainer joins", comes_up),
     "record": ("its sidecar has started, and has a new id", starts_again),
-    "join": ("its trainer joins, newly started", asks(RequestType.JOIN, Cause.STARTED)),
-    "failed": ("its trainer joins again, as its processes failed", asks(RequestType.JOIN, Cause.WORKER_FAILED)),
-    "rejoin": ("its trainer joins again, told of a change", asks(RequestType.JOIN, Cause.MEMBERSHIP_CHANGED)),
-    "late": ("a join comes that was made a round ago", asks(RequestType.JOIN, Cause.STARTED, 1)),
-    "killed": ("its trainer was killed", asks(RequestType.LEAVE, Cause.AGENT_LOST)),
-    "no store": ("its store did not come", asks(RequestType.LEAVE, Cause.STORE_NOT_READY)),
-    "leave": ("its trainer leaves, as the pod stops", asks(RequestType.LEAVE, Cause.POD_STOPPING)),
-    "departs": ("its trainer leaves, as it was told to", asks(RequestType.LEAVE, Cause.TOLD_TO_LEAVE)),
+    "join": ("its trainer joins, newly started", asks(RequestType.JOIN, RequestCause.STARTED)),
+    "failed": ("its trainer joins again, as its processes failed", asks(RequestType.JOIN, RequestCause.WORKER_FAILED)),
+    "rejoin": ("its trainer joins again, told of a change", asks(RequestType.JOIN, RequestCause.MEMBERSHIP_CHANGED)),
+    "late": ("a join comes that was made a round ago", asks(RequestType.JOIN, RequestCause.STARTED, 1)),
+    "killed": ("its trainer was killed", asks(RequestType.LEAVE, RequestCause.AGENT_LOST)),
+    "no store": ("its store did not come", asks(RequestType.LEAVE, RequestCause.STORE_NOT_READY)),
+    "leave": ("its trainer leaves, as the pod stops", asks(RequestType.LEAVE, RequestCause.POD_STOPPING)),
+    "departs": ("its trainer leaves, as it was told to", asks(RequestType.LEAVE, RequestCause.TOLD_TO_LEAVE)),
     "finish": ("its torchrun ends in success", asks(RequestType.FINISH)),
-    "next": ("its next torchrun joins", asks(RequestType.JOIN, Cause.STARTED, ahead=1)),
+    "next": ("its next torchrun joins", asks(RequestType.JOIN, RequestCause.STARTED, ahead=1)),
     "finish before": ("its torchrun finds the last stage finished", asks(RequestType.FINISH, ahead=-1)),
     "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
     "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),

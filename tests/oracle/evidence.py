@@ -12,7 +12,7 @@ from functools import cached_property
 from elasticjob.members import Member
 from elasticjob.rendezvous.decision import Decision
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Matched, Pinged, PodState, Request, Spec, State, Worker
-from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
 CRASHED = (*ENDED, PodState.CRASH_LOOP)
@@ -158,7 +158,7 @@ class Step:
     def stray(self, worker: Worker) -> bool:
         """Whether it ended with exit code 0, and its trainer had asked for nothing, before there was any round."""
         match worker.request:
-            case None | Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING):
+            case None | Request(type=RequestType.LEAVE, cause=RequestCause.POD_STOPPING):
                 other = worker.invalid or worker.deleting or worker.disrupted or self.suspended
                 return worker.pod is PodState.SUCCEEDED and not (other or self.before.participants)
         return False
@@ -176,7 +176,7 @@ class Step:
                 and worker.member in self.before.participants
                 and not worker.asks(RequestType.FINISH)
             )
-            or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
+            or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == RequestCause.STORE_NOT_READY)
         )
 
     def hangs(self, worker: Worker) -> bool:
@@ -308,18 +308,18 @@ class Step:
         if told and worker.pod is PodState.SUCCEEDED:
             return False
         match worker.request:
-            case Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE) if told:  # its pod is deleted for it
+            case Request(type=RequestType.LEAVE, cause=RequestCause.TOLD_TO_LEAVE) if told:  # its pod is deleted for it
                 return False
             case _ if worker.deleting:
                 return True
-            case Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING) if told:  # however it ended then
+            case Request(type=RequestType.LEAVE, cause=RequestCause.POD_STOPPING) if told:  # however it ended then
                 return False
             case Request(type=RequestType.LEAVE):
                 return True
             case _ if worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):
                 return True
             case Request(type=RequestType.JOIN, after=after, cause=cause) if after >= self.after.round - 1:
-                return cause not in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
+                return cause not in (RequestCause.MEMBERSHIP_CHANGED, RequestCause.RENEWED)
             case Request(type=RequestType.FINISH, round=held) if held >= self.after.round - 1:
                 return not self._succeeds(worker.request)
         return worker.request is None
@@ -358,7 +358,7 @@ class Step:
         if request.type is RequestType.JOIN and request.stage > self.before.stage:
             return None
         if request.type is RequestType.JOIN and request.after >= self.before.round:
-            return failed or request.cause == Cause.STARTED
+            return failed or request.cause == RequestCause.STARTED
         if request.type is RequestType.FINISH and request.round >= self.before.round and not self._succeeds(request):
             return True
         hangs = worker.hung != "" and self.before.phase is RendezvousPhase.FORMED

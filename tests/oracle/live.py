@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from elasticjob.rendezvous.model import Request, State, Worker
 from elasticjob.rendezvous.transitions import ROUND_REOPENED
-from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, RendezvousPhase, RequestType
 from oracle.evidence import Step
 from oracle.history import newly_formed
 
@@ -56,7 +56,7 @@ def nobody_waits_where_all_live(step: Step) -> Iterator[str]:
 def _has_left_for_good(worker: Worker) -> bool:
     match worker.request:
         case Request(type=RequestType.LEAVE, cause=cause):
-            return cause not in (Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED)
+            return cause not in (RequestCause.WORKER_FAILED, RequestCause.MEMBERSHIP_CHANGED)
         case Request(type=RequestType.JOIN):
             return False
     return True

@@ -39,7 +39,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.losses:_word_of": (
             replace(
                 "metrics: what a worker writes becomes a label",
-                "Cause(cause) if cause in set(Cause) else RoundCause.OTHER",
+                "RequestCause(cause) if cause in set(RequestCause) else RoundCause.OTHER",
                 "cause",
                 by="core causes",
             ),

@@ -167,10 +167,10 @@ MUTATIONS = mutations(
             ),
             omit("nobody is let in whose certificate was not there at first", "continue"),
         ),
-        "elasticjob_sidecar.links.links:Links.run": (
+        "elasticjob_sidecar.links.links:PeerLinks.run": (
             omit("a spare goes on suspecting", "self._suspect(Members())", by="sidecar suspicions over the wire"),
         ),
-        "elasticjob_sidecar.links.links:Links._look": (
+        "elasticjob_sidecar.links.links:PeerLinks._look": (
             omit("who loses line and watch at once hears of no ping", "self._watch.again()"),
             replace(
                 "a watch is long though nobody is heard",
@@ -185,14 +185,14 @@ MUTATIONS = mutations(
                 "suspects != (round.said or Members())",
             ),
         ),
-        "elasticjob_sidecar.links.links:Links._close": (
+        "elasticjob_sidecar.links.links:PeerLinks._close": (
             omit(
                 "the lines of a round stay for ever",
                 "asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)",
                 by="sidecar links",
             ),
         ),
-        "elasticjob_sidecar.links.links:Links._call": (
+        "elasticjob_sidecar.links.links:PeerLinks._call": (
             replace(
                 "a line of a round that is over is made anew",
                 "while not round.monitor.over: ...",
@@ -201,7 +201,7 @@ MUTATIONS = mutations(
             ),
             replace("a line that broke is not made anew", "await asyncio.sleep(pauses.next())", "return"),
         ),
-        "elasticjob_sidecar.links.links:Links._accepted": (
+        "elasticjob_sidecar.links.links:PeerLinks._accepted": (
             replace("rank 0 answers no sign", "Link.beat", "lambda _: None"),
         ),
         "elasticjob_sidecar.membership.link_monitor:LinkMonitor._time": (
@@ -272,7 +272,7 @@ MUTATIONS = mutations(
         "elasticjob_http.transport:Transport.watch": (
             replace("a watch that has fallen silent is listened to for ever", "seconds + answer_seconds", "1e9"),
         ),
-        "elasticjob_sidecar.api_server.client:Kube._call": (
+        "elasticjob_sidecar.api_server.client:HttpKubeApi._call": (
             replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
         ),
         "elasticjob.kube.retry:RetryPolicy.pause": (

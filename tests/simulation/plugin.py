@@ -15,12 +15,12 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.state_machine import AgentStateMachine, Steps
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.client import Call, Calls, Tries, read_answer
+from elasticjob_torch.sidecar.client import TimedCall, Calls, Tries, read_answer
 from elasticjob_torch.sidecar.errors import SidecarUnavailable
 from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
-Told = Callable[[Call[Any], float, BaseException | None], None]  # of a call that ended: when it began, and how
+Told = Callable[[TimedCall[Any], float, BaseException | None], None]  # of a call that ended: when it began, and how
 BROKEN = (OSError, EOFError, ValueError)  # what http.client raises as OSError or HTTPException
 
 
@@ -46,7 +46,7 @@ class VirtualCalls(Calls):
         names = ("after", "cause", "timeout", "still_waiting", "limits", "failure")
         return super().join(**dict(zip(names, asked, strict=False)) | more | {"live": self.live})
 
-    async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
+    async def _make(self, call: TimedCall[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()
         try:
             answer = await self._tried(call, still_waiting)
@@ -56,7 +56,7 @@ class VirtualCalls(Calls):
         self._told(call, began, None)
         return answer
 
-    async def _tried(self, call: Call[Any], still_waiting: Callable[[float], Any] | None) -> Any:
+    async def _tried(self, call: TimedCall[Any], still_waiting: Callable[[float], Any] | None) -> Any:
         loop = asyncio.get_running_loop()
         tries = Tries(call, loop.time())
         while True:
@@ -68,7 +68,7 @@ class VirtualCalls(Calls):
                 return call.read(answer)
             await asyncio.sleep(pause)
 
-    async def _try(self, call: Call[Any], within: float, still_waiting: Callable[[float], Any] | None) -> Any:
+    async def _try(self, call: TimedCall[Any], within: float, still_waiting: Callable[[float], Any] | None) -> Any:
         writer: Writer | None = None
         try:
             async with asyncio.timeout(client._CONNECT_SECONDS):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from elasticjob.api import Cause, Member, Members
-from elasticjob_torch.sidecar.client import Call
+from elasticjob.api import RequestCause, Member, Members
+from elasticjob_torch.sidecar.client import TimedCall
 from elasticjob_torch.wire import Round
 from simulation.containers import Sandbox
 from simulation.loop import Process
@@ -50,7 +50,7 @@ class Views:
         old, new = change.old["spec"], change.new["spec"]
         said, says = old.get("request") or {}, new.get("request") or {}
         owners = [body["metadata"].get("ownerReferences") for body in (change.old, change.new)]
-        taken_back = not says or says.get("cause") == Cause.POD_STOPPING
+        taken_back = not says or says.get("cause") == RequestCause.POD_STOPPING
         if said.get("type") == "Finish" and taken_back and old["id"] != new["id"] and owners[0] == owners[1]:
             name = change.new["metadata"]["name"]
             self.complain(f"the record of {name} said Finish, and a new sidecar has written {says.get('type')} over it")
@@ -93,7 +93,7 @@ class Views:
         if not self._anew.get(job):
             self.complain(f"{who} has to start new processes, and nothing has asked for that: {why}")
 
-    def ended(self, call: Call[Any], began: float, now: float, process: Process, who: str) -> None:
+    def ended(self, call: TimedCall[Any], began: float, now: float, process: Process, who: str) -> None:
         """A call of the plug-in's has ended; its process may have been frozen meanwhile."""
         most = call.within + call.patience + CALL_MARGIN_SECONDS
         if now - began > most and process.woken_at < began:

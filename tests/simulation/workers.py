@@ -192,7 +192,7 @@ class Workers:
             await asyncio.sleep(min(self._reports or STEP_SECONDS, max(ends - now, 0.01)))
             if self._reports:
                 with suppress(SidecarError):
-                    await calls.post(wire.PROGRESS, wire.Report(step=step), 5.0)
+                    await calls.post(wire.PROGRESS, wire.ProgressReport(step=step), 5.0)
             view = self._stream.view if self._stream is not None else None
             if not self._saves or view is None or not view.ending:
                 late = False

@@ -19,7 +19,7 @@ from elasticjob.rendezvous import (
     pods_to_create,
     pods_to_delete,
 )
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import RequestCause, RequestType
 from oracle import violations
 
 PodKey = tuple[int, int]  # index, replacement: what a pod's name says
@@ -83,20 +83,20 @@ class JobOnPaper:
         """Its record makes no sense any more."""
         self.change(index, id=None, address="", request=None, heartbeat=None, invalid=why)
 
-    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **more: Any) -> None:
+    def join(self, *indices: int, cause: str = RequestCause.STARTED, after: int | None = None, **more: Any) -> None:
         for index in indices:
             seen = self.state.last_formed if after is None else after
             self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **more))
 
     def rejoin(self, *indices: int, **more: Any) -> None:
-        self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED, **more)
+        self.join(*indices, cause=RequestCause.MEMBERSHIP_CHANGED, **more)
 
     def up(self, *indices: int) -> None:
         for index in indices:
             self.start(index)
             self.join(index)
 
-    def leave(self, index: int, cause: str = Cause.AGENT_LOST, **more: Any) -> None:
+    def leave(self, index: int, cause: str = RequestCause.AGENT_LOST, **more: Any) -> None:
         self.change(index, request=Request(type=RequestType.LEAVE, cause=cause, **more))
 
     def live(self, *indices: int) -> None:

@@ -31,7 +31,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
 from elasticjob.rendezvous.step import NO_FAILURE
 from elasticjob.rendezvous.words import round_of, workers
-from elasticjob.terms import Cause, FailureKind, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import RequestCause, FailureKind, RendezvousPhase, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, PodKey
 
 MOST_STEPS = 6  # until nothing changes any more
@@ -200,7 +200,7 @@ def vanish(job: TranscribedJob, index: int) -> None:
 
 def forge(job: TranscribedJob, index: int, number: int, id: object = "f0", **fields: Any) -> None:
     """A pod that the operator does not make is there, and its record joins."""
-    join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=Cause.STARTED)
+    join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=RequestCause.STARTED)
     job.workers[index, number] = Worker(index=index, replacement=number, id=str(id), request=join, **fields)
     job.step()
 
@@ -239,7 +239,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "join": JobOnPaper.join,
     "rejoin": JobOnPaper.rejoin,  # told that the round has ended
     "live": JobOnPaper.live,  # its training processes live through changes
-    "fail": lambda job, *which, **more: job.join(*which, cause=Cause.WORKER_FAILED, **more),
+    "fail": lambda job, *which, **more: job.join(*which, cause=RequestCause.WORKER_FAILED, **more),
     "leave": JobOnPaper.leave,
     "finish": JobOnPaper.finish,  # torchrun and container end in success
     "succeed": JobOnPaper.succeed,  # torchrun alone

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from elasticjob_torch.kubernetes.access import Access
+from elasticjob_torch.kubernetes.access import InClusterConfig
 from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
@@ -43,7 +43,7 @@ class Team:
         answer = self.plane.request("POST", f"{self.core}/serviceaccounts/{name}/token", {"spec": {}})
         return str(answer["status"]["token"])
 
-    def access(self, token: str | None = None) -> Access:
+    def access(self, token: str | None = None) -> InClusterConfig:
         """As the kubelet gives it to a pod with the example's service account."""
         for name, text in {
             "token": self.new_token() if token is None else token,
@@ -52,7 +52,7 @@ class Team:
         }.items():
             (self.directory / name).write_text(text)
         server = urlsplit(self.plane.server)
-        return Access(str(server.hostname), int(server.port or 0), self.directory)
+        return InClusterConfig(str(server.hostname), int(server.port or 0), self.directory)
 
     def config_map(
         self,

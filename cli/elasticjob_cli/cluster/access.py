@@ -20,7 +20,7 @@ UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
-class Place(NamedTuple):
+class KubectlFlags(NamedTuple):
     """The cluster and the user as kubectl's flags name them. None and empty values are left to the kubeconfig.
     `request_seconds`: the limit for one request, None for no limit."""
 
@@ -56,7 +56,7 @@ class ClusterAccess(NamedTuple):
     request_seconds: float | None = REQUEST_SECONDS
 
 
-def access_of(place: Place) -> ClusterAccess:
+def access_of(place: KubectlFlags) -> ClusterAccess:
     """The access that `place` describes. Raises CliError if no cluster is named, or the kubeconfig is unusable."""
     known = kubeconfig.read(place.kubeconfig)
     name = place.context or known.current
@@ -76,7 +76,7 @@ def seconds_of(text: str) -> float | None:
     return sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text)) or None
 
 
-def _reached(place: Place, known: Kubeconfig, context: Entry) -> ClusterAccess:
+def _reached(place: KubectlFlags, known: Kubeconfig, context: Entry) -> ClusterAccess:
     no_cluster = place.server and not context.text("cluster")
     cluster = Entry({}) if no_cluster else known.cluster(context.text("cluster"))
     user = known.user(context.text("user"))
@@ -100,7 +100,7 @@ def _reached(place: Place, known: Kubeconfig, context: Entry) -> ClusterAccess:
     )
 
 
-def _within(place: Place) -> ClusterAccess:
+def _within(place: KubectlFlags) -> ClusterAccess:
     """The access from inside a pod, by its service account."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not (host and port and (SERVICE_ACCOUNT / "token").exists()):
@@ -128,7 +128,7 @@ def _own_namespace() -> str:
         return "default"
 
 
-def _impersonated(place: Place, user: Entry) -> tuple[tuple[str, str], ...]:
+def _impersonated(place: KubectlFlags, user: Entry) -> tuple[tuple[str, str], ...]:
     """The headers that impersonate a user. Raises CliError for groups or a uid without a user, which the API server
     refuses."""
     name, uid = place.as_user or user.text("as"), place.as_uid or user.text("as-uid")

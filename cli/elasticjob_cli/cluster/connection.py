@@ -10,8 +10,8 @@ from elasticjob.api import JOB_LABEL
 from elasticjob.kube import paths
 from elasticjob.kube.names import field_manager
 from elasticjob.objects import Object
-from elasticjob_cli.cluster.access import Place, access_of
-from elasticjob_cli.cluster.transport import Transport
+from elasticjob_cli.cluster.access import KubectlFlags, access_of
+from elasticjob_cli.cluster.transport import SyncTransport
 from elasticjob_cli.errors import CliError
 
 PAGE = 500
@@ -22,14 +22,14 @@ MERGE = "application/merge-patch+json"
 class Cluster:
     """One cluster. `namespace`: the namespace if a command names none."""
 
-    def __init__(self, transport: Transport, namespace: str) -> None:
+    def __init__(self, transport: SyncTransport, namespace: str) -> None:
         self._transport, self.namespace = transport, namespace
 
     @classmethod
-    def connect(cls, place: Place) -> "Cluster":
+    def connect(cls, place: KubectlFlags) -> "Cluster":
         """Connects to the cluster of `place`. Raises CliError."""
         access = access_of(place)
-        return cls(Transport(access), access.namespace)
+        return cls(SyncTransport(access), access.namespace)
 
     @property
     def now(self) -> datetime:

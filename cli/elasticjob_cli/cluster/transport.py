@@ -49,7 +49,7 @@ def may_pass(error: CliError) -> bool:
     return away or isinstance(error, NoAnswer)
 
 
-class Transport:
+class SyncTransport:
     """Sends requests. `now`: the API server's time at its last answer."""
 
     def __init__(self, access: ClusterAccess) -> None:

@@ -15,7 +15,7 @@ import click
 from elasticjob_cli.defaults import DEFAULT_LEASE
 
 if TYPE_CHECKING:
-    from elasticjob_cli.cluster.access import Place
+    from elasticjob_cli.cluster.access import KubectlFlags
     from elasticjob_cli.cluster.connection import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ class Session:
     """One call of a command: its cluster, connected at first use, and its output. `form`: json, yaml, wide or name;
     empty for people. `headers`: whether tables have them."""
 
-    place: "Place"
+    place: "KubectlFlags"
     lease: str
     form: str = ""
     headers: bool = True
@@ -108,13 +108,13 @@ def complete_context(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in known.contexts if name.startswith(incomplete)]
 
 
-def _place(given: dict[str, Any]) -> "Place":
-    from elasticjob_cli.cluster.access import Place, seconds_of
+def _place(given: dict[str, Any]) -> "KubectlFlags":
+    from elasticjob_cli.cluster.access import KubectlFlags, seconds_of
 
-    known = {name: value for name, value in given.items() if name in Place._fields and value}
+    known = {name: value for name, value in given.items() if name in KubectlFlags._fields and value}
     if timeout := given.get("request_timeout"):
         known["request_seconds"] = seconds_of(timeout)
-    return Place(**known)
+    return KubectlFlags(**known)
 
 
 def length_of_time(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

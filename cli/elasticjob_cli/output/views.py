@@ -11,7 +11,7 @@ from elasticjob_cli.reading.members import MemberRow, members_of
 from elasticjob_cli.reading.rounds import FormedRound, Goodput, goodput, rounds_of
 from elasticjob_cli.reading.times import age, length, seconds_between
 from elasticjob_cli.reading.words import plural
-from elasticjob_cli.why.answer import Answer, answer
+from elasticjob_cli.why.answer import Explanation, answer
 
 COLOURS = {"Running": "green", "Complete": "green", "Failed": "red", "Forming": "yellow", "Pending": "yellow"}
 MEASURED = (">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING")
@@ -65,7 +65,7 @@ def history_view(look: Look) -> list[Part]:
     return parts
 
 
-def why_view(reply: Answer) -> list[Part]:
+def why_view(reply: Explanation) -> list[Part]:
     return [Paragraph.of(f"{reply.job}: {reply.paragraph}")]
 
 

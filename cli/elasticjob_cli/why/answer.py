@@ -19,7 +19,7 @@ ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED, Cause.MANAGED})  
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """The answer of `why`. `full`: all wanted workers train. `trains`: a round stands. `paragraph` consists of `now`,
     the findings' sentences and remedies, and `follows`."""
 
@@ -39,15 +39,15 @@ class Answer:
         return asdict(self) | {"paragraph": self.paragraph}
 
 
-def why(scene: Scene) -> Answer:
+def why(scene: Scene) -> Explanation:
     """Why the job of `scene` does not train at full size now. Raises CliError if the job cannot be read."""
     return answer(read(scene))
 
 
-def answer(look: Look) -> Answer:
+def answer(look: Look) -> Explanation:
     found = tuple(findings_of(look))
     ended = any(one.cause in ENDS for one in found)
-    return Answer(
+    return Explanation(
         job=look.name,
         namespace=look.namespace,
         full=look.is_full and not ended,
@@ -58,7 +58,7 @@ def answer(look: Look) -> Answer:
     )
 
 
-def _told(answer: Answer) -> list[str]:
+def _told(answer: Explanation) -> list[str]:
     """One sentence for each cause of the job, and one for all causes of workers, followed by each remedy once."""
     told = [f"{one.sentence} {one.remedy}".strip() for one in answer.findings if not one.workers]
     kept = [one for one in answer.findings if one.workers]

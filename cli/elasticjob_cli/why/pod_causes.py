@@ -11,7 +11,7 @@ from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
-from elasticjob.terms import Cause, Loss, RequestType
+from elasticjob.terms import RequestCause, Loss, RequestType
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
@@ -179,7 +179,7 @@ def starting(worker: WorkerView, look: Look) -> str | None:
 
 def storeless(worker: WorkerView, look: Look) -> str | None:
     request = worker.record.request if worker.record else None
-    if request and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
+    if request and request.type is RequestType.LEAVE and request.cause == RequestCause.STORE_NOT_READY:
         return f"storeReadySeconds is {look.spec.rendezvous.store_ready_seconds}"
     return None
 

@@ -6,7 +6,7 @@ event, into a small class with named fields, and the JSON is dropped. The classe
 a job's spec are drawn where they are needed.
 """
 
-from elasticjob.reading.container import ABSENT, Container, End
+from elasticjob.reading.container import ABSENT, Container, Termination
 from elasticjob.reading.devices import Device
 from elasticjob.reading.node import Labels, Node, Taint, Toleration
 from elasticjob.reading.pod import Pod, PodCondition
@@ -17,7 +17,7 @@ __all__ = [
     "PodCondition",
     "Container",
     "Device",
-    "End",
+    "Termination",
     "Labels",
     "Node",
     "Pod",

@@ -26,7 +26,7 @@ STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container 
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Termination:
     """How a container ended. `said`: the last line of its termination message. Messages about a missing plug-in or
     shell are replaced by their meaning."""
 
@@ -35,7 +35,7 @@ class End:
     said: str = ""
 
     @classmethod
-    def read(cls, body: Object) -> "End":
+    def read(cls, body: Object) -> "Termination":
         code, message = body.get("exitCode", 0), body.get("message") or ""
         said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(_without_shell(message))
         return shared(cls(code, word(body.get("reason", "Error")), said))
@@ -63,8 +63,8 @@ class Container:
     restarts: int = 0
     started: bool = False
     ready: bool | None = None
-    ended: End | None = None
-    ended_before: End | None = None
+    ended: Termination | None = None
+    ended_before: Termination | None = None
 
     @classmethod
     def read(cls, body: Object, *, is_init: bool) -> "Container":
@@ -83,8 +83,8 @@ class Container:
             restarts=body.get("restartCount", 0),
             started=bool(body.get("started")),
             ready=body.get("ready"),
-            ended=End.read(said) if state == "terminated" else None,
-            ended_before=End.read(last) if last else None,
+            ended=Termination.read(said) if state == "terminated" else None,
+            ended_before=Termination.read(last) if last else None,
         )
         return shared(found)
 
@@ -110,12 +110,12 @@ class Container:
         return self.state in ("running", "terminated")
 
     @property
-    def last_end(self) -> End | None:
+    def last_end(self) -> Termination | None:
         """Its latest end, of this run or the previous one."""
         return self.ended or self.ended_before
 
     @property
-    def crashed_before(self) -> End | None:
+    def crashed_before(self) -> Termination | None:
         """`ended_before`, except for a start that failed on the node's side and was retried: then the command did not
         crash."""
         end = self.ended_before

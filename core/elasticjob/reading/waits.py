@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob.pods import CRASHES
-from elasticjob.reading.container import End, Fault
+from elasticjob.reading.container import Termination, Fault
 from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
@@ -151,7 +151,7 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 
-def exit_of(end: End | None) -> str:
+def exit_of(end: Termination | None) -> str:
     """How a container failed; empty if it has not."""
     return joined(end.told) if end and end.code else ""
 

@@ -3,13 +3,13 @@
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest
 from elasticjob.fields import WORD_LENGTH
-from elasticjob.reading.container import End
+from elasticjob.reading.container import Termination
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, joined
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause, FailureKind, RequestType
+from elasticjob.terms import RequestCause, FailureKind, RequestType
 from elasticjob.text import plain
 
 UNKNOWN, SIGNAL = FailureKind.UNKNOWN, FailureKind.SIGNAL
@@ -32,7 +32,7 @@ def worker_of(
     request = _request(said.request, said.node) if said and said.request else None
     disrupted = pod.disruption
     detail = detail or plain(disrupted.message if disrupted else "", DETAIL_LENGTH)
-    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
+    went_on = request is not None and (request.cause == RequestCause.STARTED or request.type is RequestType.FINISH)
     if not detail and went_on:  # any other request has its own reason
         end = pod.container(trainer).crashed_before
         detail, kind = exit_of(end), _kind_of(end)
@@ -78,7 +78,7 @@ def _failure(said: WorkerRequest, node: str) -> str:
     """What failed, and on which node; also for a worker that a peer's failure stopped first, which may be the
     consequence of its own."""
     detail = plain(said.detail or "", DETAIL_LENGTH)
-    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
+    if said.cause != RequestCause.WORKER_FAILED and not (said.cause == RequestCause.MEMBERSHIP_CHANGED and detail):
         return ""
     where = f"on {plain(node, WORD_LENGTH)}" if node else ""
     return ": ".join(part for part in (where, detail) if part)
@@ -105,7 +105,7 @@ def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int,
     return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else "", kind
 
 
-def _kind_of(end: End | None) -> FailureKind:
+def _kind_of(end: Termination | None) -> FailureKind:
     """What a container's end tells of the cause of its failure."""
     if end is None or not end.code:
         return UNKNOWN

@@ -14,7 +14,7 @@ from elasticjob.rendezvous.live import comes_back
 from elasticjob.rendezvous.losses import Lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, State, Worker
 from elasticjob.rendezvous.roster import current
-from elasticjob.terms import Cause, FailureKind, RequestType, RoundCause
+from elasticjob.terms import RequestCause, FailureKind, RequestType, RoundCause
 
 
 class Account(NamedTuple):
@@ -64,7 +64,7 @@ def _said(state: State, worker: Worker) -> tuple[str, str, FailureKind] | None:
             return None
     if request.detail:
         return RoundCause.WORKER_FAILED, f"{name}'s processes failed ({request.detail})", request.kind
-    if request.cause == Cause.STARTED and worker.detail:
+    if request.cause == RequestCause.STARTED and worker.detail:
         why = f"{name}'s trainer was started again ({worker.detail})"
         return RoundCause.TRAINER_STARTED_AGAIN, why, worker.kind
     return None

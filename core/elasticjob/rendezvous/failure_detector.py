@@ -24,7 +24,7 @@ Pings = Mapping[Member, Pinged]
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class PingTargets:
     """The members to ping; `anew`: the clocks of earlier pings start again."""
 
     members: tuple[Member, ...]
@@ -136,7 +136,7 @@ def unsettled(state: State, present: Present, suspects: set[Member]) -> dict[Mem
     }
 
 
-def to_ping(state: State, present: Present, suspects: set[Member], pings: Pings, now: float) -> Ping | None:
+def to_ping(state: State, present: Present, suspects: set[Member], pings: Pings, now: float) -> PingTargets | None:
     """The next ping, if one is due: to members newly suspected, or still suspected after a while, and to witnesses.
 
     If nobody has acked for a while, everybody is pinged, to find out whether the way to the API server works.
@@ -145,7 +145,7 @@ def to_ping(state: State, present: Present, suspects: set[Member], pings: Pings,
     waiting = [pinged for pinged in open_pings.values() if pinged.counting is None]
     if waiting and now - min(pinged.since for pinged in waiting) >= AGAIN_SECONDS:
         everybody = tuple(present)
-        return Ping(everybody, anew=True) if set(everybody) != set(state.pinged) else None
+        return PingTargets(everybody, anew=True) if set(everybody) != set(state.pinged) else None
     if not any(_is_due(pings.get(one), now, AGAIN_SECONDS) for one in suspects):
         return None
     # each ping is a status that everybody reads, so those that are due soon go with it
@@ -154,7 +154,7 @@ def to_ping(state: State, present: Present, suspects: set[Member], pings: Pings,
     # only rank 0 listens to the others: nobody suspects a member that was lost together with rank 0
     if len(present) <= FEW and not (fresh - pings.keys()).isdisjoint(state.participants[:1]):
         chosen = set(present)
-    return Ping(tuple(member for member in present if member in chosen))
+    return PingTargets(tuple(member for member in present if member in chosen))
 
 
 def _is_due(pinged: Pinged | None, now: float, again: float) -> bool:
@@ -170,7 +170,7 @@ def _witnesses(present: Present, suspects: set[Member], fresh: set[Member]) -> s
     return set((accusers or sound or others)[:WITNESSES])
 
 
-def pinged_by(state: State, present: Present, ping: Ping, pings: Pings, now: float) -> dict[Member, Pinged]:
+def pinged_by(state: State, present: Present, ping: PingTargets, pings: Pings, now: float) -> dict[Member, Pinged]:
     """The pings after `ping`. An open one keeps the time of its first sending, unless it was sent to one member alone,
     or is sent anew."""
     after, unheard = dict(pings), _suspected_by_others(present)

@@ -8,9 +8,9 @@ nothing, and no step is lost.
 from collections.abc import Collection, Mapping
 
 from elasticjob.rendezvous.model import State, Worker
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import RequestCause, RequestType
 
-OF_A_JOIN = frozenset({Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED})
+OF_A_JOIN = frozenset({RequestCause.WORKER_FAILED, RequestCause.MEMBERSHIP_CHANGED})
 
 
 def lives_on(worker: Worker) -> bool:

@@ -20,7 +20,7 @@ from elasticjob.rendezvous.roster import (
     is_stopping,
     lacks_last_word,
 )
-from elasticjob.terms import Cause, FailureKind, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import RequestCause, FailureKind, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 # Pods whose training is at fault. A rank 0 that only failed to serve its store is not among them: it explains the
 # failures of its peers.
@@ -65,7 +65,7 @@ class Break(NamedTuple):
     tells of the cause."""
 
     member: Member
-    cause: Loss | Cause | RoundCause
+    cause: Loss | RequestCause | RoundCause
     why: str
     counted: bool
     kind: FailureKind = UNKNOWN
@@ -125,7 +125,7 @@ def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> Fa
     if worker.pod is PodState.CRASH_LOOP and was_member and not is_between_stages(worker):
         return Loss.TRAINER_CRASHED, "its trainer crashed again, and a fresh pod starts sooner" + detail, kind
     request = worker.request
-    if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
+    if request is not None and request.type is RequestType.LEAVE and request.cause == RequestCause.STORE_NOT_READY:
         return Loss.STORE_NOT_READY, "it did not serve the round's store in time", UNKNOWN
     return None
 
@@ -145,7 +145,7 @@ def never_joined(worker: Worker) -> bool:
     """Whether the trainer has asked for nothing, as its record says: at the pod's end the sidecar itself writes a
     leave."""
     request = worker.request
-    return request is None or (request.type is RequestType.LEAVE and request.cause == Cause.POD_STOPPING)
+    return request is None or (request.type is RequestType.LEAVE and request.cause == RequestCause.POD_STOPPING)
 
 
 def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
@@ -226,9 +226,9 @@ def _trains_or_was_notified(state: State, member: Member, worker: Worker) -> boo
         return True
     if worker.member != member or request is None:
         return False
-    if leaves and request.cause == Cause.TOLD_TO_LEAVE:  # only after this is its pod deleted
+    if leaves and request.cause == RequestCause.TOLD_TO_LEAVE:  # only after this is its pod deleted
         return True
-    if leaves and request.cause == Cause.POD_STOPPING and not worker.deleting:
+    if leaves and request.cause == RequestCause.POD_STOPPING and not worker.deleting:
         return True
     ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
     if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):
@@ -236,7 +236,7 @@ def _trains_or_was_notified(state: State, member: Member, worker: Worker) -> boo
     if began_anew(state, request, state.last_formed):
         return False
     came_back = request.type is RequestType.JOIN and request.after >= state.last_formed
-    return not came_back or request.cause in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
+    return not came_back or request.cause in (RequestCause.MEMBERSHIP_CHANGED, RequestCause.RENEWED)
 
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> list[Break]:
@@ -276,10 +276,10 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if not returns and (request.type is not RequestType.JOIN or request.after < state.round):
         hangs = worker.hung and state.phase is RendezvousPhase.FORMED
         return Break(member, RoundCause.TRAINING_HUNG, worker.hung, True) if hangs else None
-    if request.cause == Cause.WORKER_FAILED:
+    if request.cause == RequestCause.WORKER_FAILED:
         detail = f" ({request.detail})" if request.detail else ""
         return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted, request.kind)
-    if request.cause == Cause.STARTED:
+    if request.cause == RequestCause.STARTED:
         return _started_again(member, worker)
     return Break(member, RoundCause.CAME_BACK, f"{name} came back", counted)
 
@@ -299,6 +299,6 @@ def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:
     return RoundCause.RECORD_REPLACED, f"{name}'s ElasticWorker was deleted, or lost its labels or its owner"
 
 
-def _word_of(cause: str) -> Cause | RoundCause:
+def _word_of(cause: str) -> RequestCause | RoundCause:
     """The word for metrics. A worker may write any cause, so an unknown one becomes `OTHER`."""
-    return Cause(cause) if cause in set(Cause) else RoundCause.OTHER
+    return RequestCause(cause) if cause in set(RequestCause) else RoundCause.OTHER

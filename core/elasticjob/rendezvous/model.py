@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.terms import Cause, FailureKind, Outcome, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, FailureKind, Outcome, PolicyAction, RendezvousPhase, RequestType
 
 PodKey = tuple[int, int]  # index and replacement number: together they name a pod
 PATIENCE_SECONDS = 15.0
@@ -317,4 +317,4 @@ class State:
 
 
 # Failures of the training itself, as opposed to the loss of the machine it runs on.
-COUNTED_CAUSES = frozenset({Cause.WORKER_FAILED, Cause.AGENT_LOST, Cause.TRAINER_LEFT})
+COUNTED_CAUSES = frozenset({RequestCause.WORKER_FAILED, RequestCause.AGENT_LOST, RequestCause.TRAINER_LEFT})

@@ -14,7 +14,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
-from elasticjob_operator.job.refusals import Refusal, without_access
+from elasticjob_operator.job.refusals import PodRefusal, without_access
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
@@ -87,7 +87,7 @@ class Access(Concern):
         )
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> PodRefusal | None:
         """`problem` in the form for the status."""
         return without_access(self.problem, self._in_the_way) if self.problem else None
 

@@ -33,7 +33,7 @@ from elasticjob_operator.job import quota
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, There
-from elasticjob_operator.job.refusals import RETRY, Answer, Refusal, Refusals
+from elasticjob_operator.job.refusals import RETRY, Answer, PodRefusal, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.share import Share, share_of
 from elasticjob_operator.objects.admitted import Admission, Update, admitted, of_flavor
@@ -221,7 +221,7 @@ class Gang(Concern):
         for share in plan.delete:
             await self._kube.delete(f"{path}/{workload_name(meta['name'], share.number)}", share.uid)
             if share.refused:
-                self._refusals.note({ASK: Answer(refusal=Refusal(share.said))}, time.monotonic())
+                self._refusals.note({ASK: Answer(refusal=PodRefusal(share.said))}, time.monotonic())
         for share, kept in plan.shrink:
             back = [{"name": POD_SET, "count": share.ask.workers - kept}]
             name = workload_name(meta["name"], share.number)

@@ -20,7 +20,7 @@ from elasticjob_operator.objects.workloads import LEAST, collection
 LOOK_SECONDS = 10.0
 
 
-class Leftovers:
+class LeftoverWorkloads:
     """The leftover Workloads. `namespaces`: those that this operator serves; empty for all."""
 
     def __init__(self, kube: Kube, namespaces: tuple[str, ...]) -> None:

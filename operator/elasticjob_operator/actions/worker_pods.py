@@ -24,7 +24,7 @@ from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
-from elasticjob_operator.job.refusals import Answer, Refusal, Refusals, refused
+from elasticjob_operator.job.refusals import Answer, PodRefusal, Refusals, refused
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
@@ -52,7 +52,7 @@ class WorkerPods:
         self._image, self._slots = image, slots
         self._refusals, self._made_from = Refusals(), ""
         self._in_the_way: dict[PodKey, float] = {}  # since when, on the event loop's clock
-        self.refusal: Refusal | None = None
+        self.refusal: PodRefusal | None = None
         self.taken: frozenset[PodKey] = frozenset()
 
     async def delete(self, job: Object, workers: Iterable[Worker]) -> None:
@@ -115,7 +115,7 @@ class WorkerPods:
     ) -> Answer:
         job, spec, avoided = report.job, report.spec, report.of(BadNodesFound).avoided
         if admitted and admitted.problem:
-            return Answer(refusal=Refusal(admitted.problem, object=f"Workload/{admitted.workload}"))
+            return Answer(refusal=PodRefusal(admitted.problem, object=f"Workload/{admitted.workload}"))
         async with self._slots.of(_key(job)):
             keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
@@ -134,12 +134,12 @@ class WorkerPods:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
                 why = await self._who_has(job, pod_key)
-                refusal = Refusal(why, Reason.NAME_TAKEN, f"Pod/{pod['metadata']['name']}") if why else None
+                refusal = PodRefusal(why, Reason.NAME_TAKEN, f"Pod/{pod['metadata']['name']}") if why else None
                 return Answer(taken=True, refusal=refusal)
             except (Busy, Terminating):
                 raise
             except TimedOut as error:
-                return Answer(refusal=Refusal(f"{error}, as with a webhook that is slow"))
+                return Answer(refusal=PodRefusal(f"{error}, as with a webhook that is slow"))
             except ApiError as error:
                 if not error.status:  # nobody has refused it
                     raise

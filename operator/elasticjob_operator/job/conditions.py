@@ -30,7 +30,7 @@ RENDEZVOUSED, ALL_FINISHED = "Rendezvoused", "AllFinished"
 Truth = Literal["True", "False"]
 
 
-class Finding(NamedTuple):
+class UntimedCondition(NamedTuple):
     """A condition without its times."""
 
     type: str
@@ -39,9 +39,9 @@ class Finding(NamedTuple):
     message: str
 
 
-def findings_of(report: Report) -> Iterator[Finding]:
+def findings_of(report: Report) -> Iterator[UntimedCondition]:
     state, problem = report.decision.state, report.problem
-    yield Finding("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
+    yield UntimedCondition("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
         yield _progressing(report.of(Hang))
@@ -49,42 +49,42 @@ def findings_of(report: Report) -> Iterator[Finding]:
     yield from _finishing(report)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
-        yield Finding("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
+        yield UntimedCondition("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
     yield from _suspended(report)
     yield from _once_told(report, READY, NOT_READY, _sidecars_not_ready(report), "Ready")
     yield from _once_told(report, "WorkersValid", "InvalidRecord", _invalid_records(report), "Valid")
 
 
-def _once_told(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[Finding]:
+def _once_told(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[UntimedCondition]:
     """A condition that exists from its first fault on."""
     if fault:
-        yield Finding(type, "False", reason, fault)
+        yield UntimedCondition(type, "False", reason, fault)
     elif _had_condition(type, report):
-        yield Finding(type, "True", well, "")
+        yield UntimedCondition(type, "True", well, "")
 
 
-def _finishing(report: Report) -> Iterator[Finding]:
+def _finishing(report: Report) -> Iterator[UntimedCondition]:
     found = report.of(FinishingFound)
     if found.message:
         reason = CONTAINER_FAILED if found.failed else CONTAINERS_RUN
-        yield Finding(FINISHING, "True" if found.waits else "False", reason, found.message)
+        yield UntimedCondition(FINISHING, "True" if found.waits else "False", reason, found.message)
     elif _had_condition(FINISHING, report):
-        yield Finding(FINISHING, "False", "NothingAwaited", "")
+        yield UntimedCondition(FINISHING, "False", "NothingAwaited", "")
 
 
-def _suspended(report: Report) -> Iterator[Finding]:
+def _suspended(report: Report) -> Iterator[UntimedCondition]:
     if report.spec.suspend and report.decision.state.phase is RendezvousPhase.CLOSED:
-        yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
+        yield UntimedCondition("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
     elif report.spec.suspend:
-        yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
+        yield UntimedCondition("Suspended", "True", "Suspended", "spec.suspend is true")
     elif _had_condition("Suspended", report):
-        yield Finding("Suspended", "False", "Resumed", "")
+        yield UntimedCondition("Suspended", "False", "Resumed", "")
 
 
-def _progressing(hang: Hang) -> Finding:
+def _progressing(hang: Hang) -> UntimedCondition:
     if hang.sentence:
-        return Finding(PROGRESSING, "False", HUNG, hang.sentence)
-    return Finding(PROGRESSING, "True", "WithinDeadline", "")
+        return UntimedCondition(PROGRESSING, "False", HUNG, hang.sentence)
+    return UntimedCondition(PROGRESSING, "True", "WithinDeadline", "")
 
 
 def _had_condition(type: str, report: Report) -> bool:
@@ -128,7 +128,7 @@ def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
     return sorted(found.values(), key=lambda one: (ORDER[one[0].reason], one[1][0]))
 
 
-def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
+def reason_of(report: Report, findings: tuple[UntimedCondition, ...]) -> str:
     """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
@@ -160,18 +160,18 @@ def _obstacle(report: Report) -> Reason | None:
     return next((reason for reason in Reason if reason in found), None)
 
 
-def _rendezvoused(report: Report) -> Finding:
+def _rendezvoused(report: Report) -> UntimedCondition:
     state, name = report.decision.state, RENDEZVOUSED
     if state.phase is RendezvousPhase.CLOSED:
-        return Finding(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
+        return UntimedCondition(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
     if state.phase is RendezvousPhase.FORMED:
         formed = f"{round_of(state.round, len(state.participants))}: {state.reason}"
         told = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
-        return Finding(name, "True", "Formed", "; ".join(told))
+        return UntimedCondition(name, "True", "Formed", "; ".join(told))
     if report.spec.suspend:
-        return Finding(name, "False", "Suspended", "")
+        return UntimedCondition(name, "False", "Suspended", "")
     if report.of(Allowance).suspends:
-        return Finding(name, "False", Reason.QUOTA_PENDING, "; ".join(_obstacles(report)))
+        return UntimedCondition(name, "False", Reason.QUOTA_PENDING, "; ".join(_obstacles(report)))
     roster = roster_of(report.bounds, state, report.workers)
     least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
@@ -179,7 +179,7 @@ def _rendezvoused(report: Report) -> Finding:
     if silent := silent_workers(roster, report):
         message += f"; {silence_of(silent, roster, report)}"
     told = [message, *_obstacles(report)]
-    return Finding(name, "False", _obstacle(report) or reason, "; ".join(told))
+    return UntimedCondition(name, "False", _obstacle(report) or reason, "; ".join(told))
 
 
 def _obstacles(report: Report) -> list[str]:

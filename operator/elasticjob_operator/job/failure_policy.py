@@ -12,10 +12,10 @@ from typing import NamedTuple
 from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
 from elasticjob.pods import SIDECAR
-from elasticjob.reading import Container, End, Pod
+from elasticjob.reading import Container, Termination, Pod
 from elasticjob.reading.waits import joined
 from elasticjob.rendezvous import Matched
-from elasticjob.terms import Cause
+from elasticjob.terms import RequestCause
 
 
 class ContainerFailure(NamedTuple):
@@ -60,7 +60,7 @@ def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: s
     return {name: failed for name, failed in found.items() if failed and failed.code}
 
 
-def _end_of(container: Container) -> End | None:
+def _end_of(container: Container) -> Termination | None:
     """How a container that does not run has failed."""
     return container.ended or (container.crashed_before if container.waits else None)
 
@@ -80,11 +80,11 @@ def _of_trainer(container: Container, request: WorkerRequest | None, detail: str
         return told
     if not container.runs:
         return _of_end(_end_of(container))
-    starts = request is None or request.cause == Cause.STARTED
+    starts = request is None or request.cause == RequestCause.STARTED
     return told or (_of_end(container.crashed_before) if starts else None)
 
 
-def _of_end(end: End | None) -> ContainerFailure | None:
+def _of_end(end: Termination | None) -> ContainerFailure | None:
     return ContainerFailure(end.code, joined(end.told)) if end else None
 
 

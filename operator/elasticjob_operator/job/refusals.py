@@ -23,7 +23,7 @@ NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
 QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
 
 
-class Refusal(NamedTuple):
+class PodRefusal(NamedTuple):
     """Why no pod is made: a sentence, a reason in one word, and the object at fault as Kind/name if it is known."""
 
     why: str
@@ -31,19 +31,19 @@ class Refusal(NamedTuple):
     object: str = ""
 
 
-def refused(why: str) -> Refusal:
+def refused(why: str) -> PodRefusal:
     """The refusal that the API server's message describes."""
     if NO_RIGHT.search(why):
-        return Refusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
+        return PodRefusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
     if found := QUOTA.search(why):
-        return Refusal(why, Reason.QUOTA_EXCEEDED, f"ResourceQuota/{found[1]}")
-    return Refusal(why)
+        return PodRefusal(why, Reason.QUOTA_EXCEEDED, f"ResourceQuota/{found[1]}")
+    return PodRefusal(why)
 
 
-def without_access(why: str, object: str) -> Refusal:
+def without_access(why: str, object: str) -> PodRefusal:
     """The refusal for workers that cannot be given their access. `object`: the part of it that failed."""
     by = refused(why)
-    return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else Refusal(why, Reason.ACCESS_REFUSED, object)
+    return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else PodRefusal(why, Reason.ACCESS_REFUSED, object)
 
 
 class Answer(NamedTuple):
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     `taken`: another pod has its name."""
 
     made: bool = False
-    refusal: Refusal | None = None
+    refusal: PodRefusal | None = None
     taken: bool = False
 
 
@@ -60,13 +60,13 @@ class Refusals:
     one."""
 
     def __init__(self) -> None:
-        self._refused: dict[PodKey, Refusal | None] = {}
-        self._taken: dict[PodKey, Refusal | None] = {}
+        self._refused: dict[PodKey, PodRefusal | None] = {}
+        self._taken: dict[PodKey, PodRefusal | None] = {}
         self._tries, self._again_at = 0, 0.0
         self._there: frozenset[str] = frozenset()
 
     @property
-    def first(self) -> tuple[int, Refusal] | None:
+    def first(self) -> tuple[int, PodRefusal] | None:
         """The lowest index of a worker without a pod to announce, and the reason."""
         known = self._taken | self._refused
         return min(((pod_key[0], why) for pod_key, why in known.items() if why), default=None)

@@ -12,7 +12,7 @@ from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.refusals import Refusal
+from elasticjob_operator.job.refusals import PodRefusal
 from elasticjob_operator.job.view import JobView
 
 F = TypeVar("F")
@@ -40,7 +40,7 @@ class Report(NamedTuple):
     at: float
     now: str
     problem: str | None
-    refusal: Refusal | None
+    refusal: PodRefusal | None
     budget_problem: str | None
     term: int
     lease: LeaseIdentity | None

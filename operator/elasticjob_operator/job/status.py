@@ -17,7 +17,7 @@ from elasticjob.rendezvous.roster import current
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.blockers import blockers_of
-from elasticjob_operator.job.conditions import Finding, findings_of, reason_of
+from elasticjob_operator.job.conditions import UntimedCondition, findings_of, reason_of
 from elasticjob_operator.job.deadline import Activity
 from elasticjob_operator.job.finishing import FinishingFound, succeeded
 from elasticjob_operator.job.progress import progress_of
@@ -144,10 +144,10 @@ def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:
     return "Forming" if state.last_formed or any(worker.pod is PodState.RUNNING for worker in alive) else "Pending"
 
 
-def _conditions(findings: tuple[Finding, ...], report: Report) -> tuple[Condition, ...]:
+def _conditions(findings: tuple[UntimedCondition, ...], report: Report) -> tuple[Condition, ...]:
     known = {condition.type: condition for condition in report.before.conditions}
 
-    def timed(finding: Finding) -> Condition:
+    def timed(finding: UntimedCondition) -> Condition:
         before = known.get(finding.type)
         same = before is not None and before.status == finding.status
         return Condition(

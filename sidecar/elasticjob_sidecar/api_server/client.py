@@ -41,7 +41,7 @@ class KubeApi(Protocol):
     ) -> AsyncIterator[Object]: ...
 
 
-class Kube:
+class HttpKubeApi:
     """KubeApi over HTTP."""
 
     def __init__(self, namespace: str, transport: Transport) -> None:

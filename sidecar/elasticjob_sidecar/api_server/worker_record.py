@@ -31,7 +31,7 @@ from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, StatusPace
 from elasticjob_sidecar.api_server.remedies import explained
 from elasticjob_sidecar.api_server.requests import in_words
 from elasticjob_sidecar.api_server.retry import RequestTries
-from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class WorkerRecord:
         """Seconds between two writes of the status."""
         return self._beats.seconds(self._status, self._written_status)
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: ScriptProgress) -> None:
         """A report of the script. Rank 0's stands for the job, and is written within seconds."""
         self._say(progress=progress)
 

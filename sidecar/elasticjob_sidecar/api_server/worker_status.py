@@ -10,7 +10,7 @@ Handed = tuple[int | None, int | None]  # round and rank
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ScriptProgress:
     """The last report of the training script."""
 
     step: int | None = None
@@ -30,7 +30,7 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     handed: Handed = (None, None)
-    progress: Progress = Progress()
+    progress: ScriptProgress = ScriptProgress()
     connected: int | None = None  # rank 0: the last round in which all training processes have connected to the store
     stepped: int | None = None  # the last round in which its script has taken a step
     live: int | None = None  # the last round in which all training processes have opted in to live through changes
@@ -53,7 +53,7 @@ class WorkerStatus:
 
     def only_reports(self, written: "WorkerStatus") -> bool:
         """Whether the script's report is the only change, and an earlier one was written."""
-        return written.progress != Progress() and replace(self, progress=written.progress) == written
+        return written.progress != ScriptProgress() and replace(self, progress=written.progress) == written
 
     def as_object(self, shown: set[str]) -> Object:
         """A merge patch over a status whose metrics have the names `shown`."""

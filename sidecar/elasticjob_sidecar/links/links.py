@@ -41,7 +41,7 @@ class StatusWatch(Protocol):
         """Whether all links are heard: their silence would then reveal updates that the watch misses."""
 
 
-class Links:
+class PeerLinks:
     """`worker_lost` returns the seconds that the job or the trainer has set. `suspect` takes all members that are
     suspected now. `watch` watches the job's status."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import (
-    Cause,
+    RequestCause,
     Member,
     RendezvousPhase,
     RendezvousStatus,
@@ -106,7 +106,7 @@ class Membership:
         self,
         trainer: str,
         after: int,
-        cause: Cause,
+        cause: RequestCause,
         timeout: float,
         ticket: Any,
         now: float,
@@ -148,13 +148,13 @@ class Membership:
         self._standing().check_round(round)
         self._live_in = round
 
-    def leave(self, trainer: str, cause: Cause, failure: Failure = NO_FAILURE) -> None:
+    def leave(self, trainer: str, cause: RequestCause, failure: Failure = NO_FAILURE) -> None:
         """The trainer leaves the group; it may join again. `failure`: an earlier one."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
         told_to = self._standing().leaving and not self._has_left()
         if told_to or self.mode in (Mode.JOINING, Mode.HANDED):
-            self._leave(Cause.TRAINER_LEFT, cause, failure)
+            self._leave(RequestCause.TRAINER_LEFT, cause, failure)
 
     def finish(self, trainer: str, round: int) -> None:
         """The trainer ended in success."""
@@ -168,7 +168,7 @@ class Membership:
         self.recalled = True
         if said is not None:
             self._torchruns = self._torchruns.recalled(said, there=bool(self.trainer))
-            silent = self._request is None or self._request.cause == Cause.POD_STOPPING
+            silent = self._request is None or self._request.cause == RequestCause.POD_STOPPING
             if said.type is RequestType.FINISH and silent:
                 self._move(HAS_FINISHED, round=said.round, stage=said.stage or 1, container=said.container)
         self._settle(now)
@@ -183,7 +183,7 @@ class Membership:
         self._stopping, self._closing = True, False
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the pod is being stopped"))
         if self.mode is not Mode.FINISHED and not self._has_left():
-            self._leave(Cause.POD_STOPPING)
+            self._leave(RequestCause.POD_STOPPING)
 
     def tick(self, now: float) -> None:
         """The time named by the last output has come; harmless at any other time."""
@@ -237,16 +237,16 @@ class Membership:
             self._hand(job, now)
         elif self._request is not None and bool(self._request.live) is not waiter.live:
             after = max(last_formed, self._joined_after)
-            self._announce(Cause.RENEWED, after, waiter.cause, waiter, waiter.failure)
+            self._announce(RequestCause.RENEWED, after, waiter.cause, waiter, waiter.failure)
         elif last_formed > self._joined_after:
-            self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter)
+            self._announce(RequestCause.RENEWED, last_formed, RequestCause.RENEWED, waiter)
 
     def _formed_for_me(self) -> bool:
         """Whether the round that this worker joined for is formed with it."""
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, event: str, after: int, cause: Cause, waiter: Waiter, failure: Failure = NO_FAILURE) -> None:
+    def _announce(self, event: str, after: int, cause: RequestCause, waiter: Waiter, failure: Failure = NO_FAILURE) -> None:
         self._joined_after, self.store_port = after, None
         self._move(
             event,
@@ -278,7 +278,7 @@ class Membership:
         if self._rank == 0:
             self._timers["store"] = now + self.store_ready_seconds
 
-    def _leave(self, event: Cause, cause: Cause | None = None, failure: Failure = NO_FAILURE) -> None:
+    def _leave(self, event: RequestCause, cause: RequestCause | None = None, failure: Failure = NO_FAILURE) -> None:
         """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
         self._move(event, cause=cause or event, **told_of(failure))
@@ -292,19 +292,19 @@ class Membership:
         self._refuse_waiter(why)
         self.trainer, self._claimed = "", 0
         if self.mode is Mode.HANDED:
-            self._leave(Cause.AGENT_LOST)
+            self._leave(RequestCause.AGENT_LOST)
         elif self.mode is Mode.JOINING:
             self._timers.setdefault("successor", now + SUCCESSOR_SECONDS)
 
     def _expire(self, timer: str, now: float) -> None:
         if timer == "store":
-            self._leave(Cause.STORE_NOT_READY)
+            self._leave(RequestCause.STORE_NOT_READY)
         elif timer in ("successor", "fetch"):
-            self._leave(Cause.AGENT_LOST)
+            self._leave(RequestCause.AGENT_LOST)
         elif self._waiter is not None:
             beside = self.job is not None and self.job.phase is FORMED  # a spare: its join stands until it asks again
             if self.mode is Mode.JOINING and not beside:
-                self._leave(Cause.JOIN_TIMEOUT)
+                self._leave(RequestCause.JOIN_TIMEOUT)
             self._refuse_waiter(no_round(self.job, now - self._waiter.since))
 
     # --- small things

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from elasticjob.api import Cause, FailureKind, Member
+from elasticjob.api import RequestCause, FailureKind, Member
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_torch.wire import NO_FAILURE, Failure
 
@@ -63,7 +63,7 @@ class Waiter:
 
     ticket: Any
     after: int
-    cause: Cause
+    cause: RequestCause
     since: float
     limits: Limits = NO_LIMITS
     failure: Failure = NO_FAILURE

@@ -7,7 +7,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import RequestCause, RequestType
 
 
 class Mode(StrEnum):
@@ -24,7 +24,7 @@ JOINED, HANDED_OUT, HAS_FINISHED = "Joined", "HandedOut", "HasFinished"
 RENEWED_WHEN = "a round was formed after the join, and without it; or the processes of a live join are new ones now"
 
 
-class Move(NamedTuple):
+class ModeChange(NamedTuple):
     """From any of `sources` to `target` by `event`; for a leave, its cause. `asks`: the record's request from then on,
     None for no change."""
 
@@ -36,40 +36,40 @@ class Move(NamedTuple):
 
 
 MOVES = (
-    Move((IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"),
-    Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN, RENEWED_WHEN),
-    Move((JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"),
-    Move(
+    ModeChange((IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"),
+    ModeChange((JOINING,), RequestCause.RENEWED, JOINING, RequestType.JOIN, RENEWED_WHEN),
+    ModeChange((JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"),
+    ModeChange(
         (JOINING,),
-        Cause.JOIN_TIMEOUT,
+        RequestCause.JOIN_TIMEOUT,
         IDLE,
         RequestType.LEAVE,
         "no round was formed for as long as the trainer wanted to wait, and none stands without it",
     ),
-    Move(
+    ModeChange(
         (JOINING, HANDED),
-        Cause.AGENT_LOST,
+        RequestCause.AGENT_LOST,
         IDLE,
         RequestType.LEAVE,
         "the trainer that holds a round is gone; or one that joined is, and no other has come within 5 s, or fetched "
         "the formed round within `storeReadySeconds`",
     ),
-    Move(
+    ModeChange(
         (HANDED,),
-        Cause.STORE_NOT_READY,
+        RequestCause.STORE_NOT_READY,
         IDLE,
         RequestType.LEAVE,
         "rank 0's trainer did not serve the store within `storeReadySeconds`",
     ),
-    Move(
+    ModeChange(
         tuple(Mode),
-        Cause.TRAINER_LEFT,
+        RequestCause.TRAINER_LEFT,
         IDLE,
         RequestType.LEAVE,
         "the trainer that joined or holds a round says that it leaves, and its cause; or any does that was told to",
     ),
-    Move((IDLE, JOINING, HANDED), Cause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
-    Move(
+    ModeChange((IDLE, JOINING, HANDED), RequestCause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
+    ModeChange(
         tuple(Mode),
         HAS_FINISHED,
         FINISHED,
@@ -81,13 +81,13 @@ MOVES = (
 TABLE = {(source, move.event): move for move in MOVES for source in move.sources}
 
 
-class IllegalMove(Exception):
+class IllegalModeChange(Exception):
     """A bug of ours: the machine asked for a move that is not in the table."""
 
 
-def move_out_of(mode: Mode, event: str) -> Move:
-    """The move. Raises `IllegalMove`."""
+def move_out_of(mode: Mode, event: str) -> ModeChange:
+    """The move. Raises `IllegalModeChange`."""
     move = TABLE.get((mode, event))
     if move is None:
-        raise IllegalMove(f"the worker is {mode}: {event} is no move out of that")
+        raise IllegalModeChange(f"the worker is {mode}: {event} is no move out of that")
     return move

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from elasticjob.api import Cause, ProcessState
+from elasticjob.api import RequestCause, ProcessState
 from elasticjob.text import plain
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.membership.model import Limits, Torchrun
 from elasticjob_sidecar.membership.refusal import PeerCode, Refused
@@ -126,7 +126,7 @@ class TrainerApi:
         asked = await _body(wire.Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
-        cause, failure = Cause(asked.cause), _failure(asked)
+        cause, failure = RequestCause(asked.cause), _failure(asked)
         handed = await self._driver.join(asked.trainer, asked.after, cause, timeout, limits, failure, asked.live)
         answer = wire.Round(
             number=handed.round,
@@ -158,7 +158,7 @@ class TrainerApi:
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(wire.Leave, request)
-        await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout, _failure(asked))
+        await self._driver.leave(asked.trainer, RequestCause(asked.cause), asked.timeout, _failure(asked))
         return web.Response(status=204)
 
     async def finish(self, request: web.Request) -> web.Response:
@@ -187,8 +187,8 @@ class TrainerApi:
         return web.Response(status=204)
 
     async def progress(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Report, request)
-        self._driver.report(Progress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
+        asked = await _body(wire.ProgressReport, request)
+        self._driver.report(ScriptProgress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
         return web.Response(status=204)
 
 
@@ -207,7 +207,7 @@ async def _body(message: type[M], request: web.Request) -> M:
         raise Refused(Code.BAD_REQUEST, f"the request's body cannot be read: {error}") from None
     try:
         return message.from_json(json.loads(body.decode()))
-    except wire.Invalid as error:
+    except wire.InvalidMessage as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from None
     except (ValueError, RecursionError):
         raise Refused(Code.BAD_REQUEST, "the request's body must be JSON, in UTF-8") from None
@@ -216,7 +216,7 @@ async def _body(message: type[M], request: web.Request) -> M:
 def _query(message: type[M], request: web.Request) -> M:
     try:
         return message.from_query(request.query)
-    except wire.Invalid as error:
+    except wire.InvalidMessage as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from None
 
 

@@ -10,12 +10,12 @@ from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 
 from contract.overload.inside import NODES
 from elasticjob_torch.kubernetes import handler
-from elasticjob_torch.kubernetes.access import Access
+from elasticjob_torch.kubernetes.access import InClusterConfig
 
 
 def main(host: str, port: str, folder: str, node: str, processes: str) -> None:
     rendezvous_handler_registry.register("kubernetes", handler.create_handler)
-    handler.find_access = lambda: Access(host, int(port), Path(folder))  # type: ignore[assignment]
+    handler.find_access = lambda: InClusterConfig(host, int(port), Path(folder))  # type: ignore[assignment]
     os.environ.update(FOLDER=folder, NODE=node)
     run.main(
         [

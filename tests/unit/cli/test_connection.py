@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import access
-from elasticjob_cli.cluster.access import Place, access_of
+from elasticjob_cli.cluster.access import KubectlFlags, access_of
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.credentials import log_in
 from elasticjob_cli.errors import CliError, Exit
@@ -58,14 +58,14 @@ def test_the_first_current_context_of_several_files_counts(
     (home / "empty").touch()
     files = [home / "missing", home / "empty", write(home / "a", "a", **first), write(home / "b", "b", **second)]
     monkeypatch.setenv("KUBECONFIG", ":".join(map(str, files)))
-    assert asked(Cluster.connect(Place())) == (f"http://{name}", f"of-{name}")
-    assert asked(Cluster.connect(Place(context="b", namespace="own"))) == ("http://b", "own")
+    assert asked(Cluster.connect(KubectlFlags())) == (f"http://{name}", f"of-{name}")
+    assert asked(Cluster.connect(KubectlFlags(context="b", namespace="own"))) == ("http://b", "own")
 
 
 def test_an_empty_kubeconfig_variable_counts_as_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home / ".kube" / "config", "a", **{"current-context": "a"})
     monkeypatch.setenv("KUBECONFIG", "")
-    assert asked(Cluster.connect(Place())) == ("http://a", "of-a")
+    assert asked(Cluster.connect(KubectlFlags())) == ("http://a", "of-a")
 
 
 def test_contexts_are_completed_though_none_is_current(home: Path) -> None:
@@ -83,9 +83,9 @@ def test_a_pod_asks_for_its_own_namespace(
     monkeypatch.setattr(access, "SERVICE_ACCOUNT", home)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert asked(Cluster.connect(Place())) == ("https://[fd00::1]:443", namespace)
-    assert asked(Cluster.connect(Place(namespace="named"))) == ("https://[fd00::1]:443", "named")
-    assert log_in(access_of(Place())).authorization == "Bearer of the pod"
+    assert asked(Cluster.connect(KubectlFlags())) == ("https://[fd00::1]:443", namespace)
+    assert asked(Cluster.connect(KubectlFlags(namespace="named"))) == ("https://[fd00::1]:443", "named")
+    assert log_in(access_of(KubectlFlags())).authorization == "Bearer of the pod"
 
 
 def test_no_cluster_is_told_with_what_would_name_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(home: Path, body: bytes | None
     assert re.fullmatch("error: the kubeconfig cannot be used: .+; see --kubeconfig and --context\n", done.stderr)
 
 
-PLACE = Place(None, "c", "ml")
+PLACE = KubectlFlags(None, "c", "ml")
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ PLACE = Place(None, "c", "ml")
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
 def test_kubectls_flags_are_taken_before_the_command_and_after_it(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], place: Place
+    monkeypatch: pytest.MonkeyPatch, words: list[str], place: KubectlFlags
 ) -> None:
-    places: list[Place] = []
+    places: list[KubectlFlags] = []
 
-    def connect(place: Place) -> Cluster:
+    def connect(place: KubectlFlags) -> Cluster:
         places.append(place)
         raise CliError("no cluster")
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from elasticjob.kube.names import user_agent
-from elasticjob_cli.cluster.access import Place
+from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.transport import ApiError, NoAnswer
 from elasticjob_cli.errors import CliError, Exit
@@ -49,7 +49,7 @@ def cluster_of(folder: Path, server: str, cluster: Any = None, user: Any = None,
         "current-context": "a",
     }
     (folder / "config").write_text(yaml.safe_dump(body))
-    return Cluster.connect(Place(str(folder / "config"), **place))
+    return Cluster.connect(KubectlFlags(str(folder / "config"), **place))
 
 
 def encoded(path: Path) -> str:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.api import Cause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
+from elasticjob.api import RequestCause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
 from elasticjob.kube.errors import Unavailable
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.membership.concerns import Concerns
 from elasticjob_sidecar.membership.machine import Membership
@@ -38,7 +38,7 @@ async def in_round(kube: FaultyKube) -> AsyncIterator[Driver]:
     writing = asyncio.create_task(record.run())
     driver.job_seen(status(RendezvousPhase.FORMING))
     driver.attach("t", 0)
-    joining = asyncio.create_task(driver.join("t", 0, Cause.STARTED, 60.0))
+    joining = asyncio.create_task(driver.join("t", 0, RequestCause.STARTED, 60.0))
     await asyncio.sleep(1)
     driver.job_seen(status(RendezvousPhase.FORMED))
     await joining
@@ -62,7 +62,7 @@ async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str)
     kube = FaultyKube()
     async with in_round(kube) as driver:
         await driver.close("t", 5.0)
-        ending = driver.finish("t", 1, 60.0) if end == "Finish" else driver.leave("t", Cause.TRAINER_LEFT, 60.0)
+        ending = driver.finish("t", 1, 60.0) if end == "Finish" else driver.leave("t", RequestCause.TRAINER_LEFT, 60.0)
         answered = asyncio.create_task(ending)
         await asyncio.sleep(10)
         assert (answered.done(), said(kube)) == (False, "Close")
@@ -79,7 +79,7 @@ async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -
         await asyncio.sleep(0)
         driver.detach("t", 1)
         driver.attach("newer", 0)
-        joining = asyncio.create_task(driver.join("newer", 0, Cause.STARTED, 60.0))
+        joining = asyncio.create_task(driver.join("newer", 0, RequestCause.STARTED, 60.0))
         with pytest.raises(Refused) as refused:
             await finishing
         assert (refused.value.code, said(kube)) == (Code.SUPERSEDED, "Join")
@@ -106,7 +106,7 @@ async def test_who_has_finished_and_starts_again_may_leave() -> None:
         await driver.finish("t", 1, 60.0)
         driver.detach("t", 1)
         driver.attach("again", 0)
-        await driver.leave("again", Cause.TRAINER_LEFT, 60.0)
+        await driver.leave("again", RequestCause.TRAINER_LEFT, 60.0)
         assert said(kube) == "Finish"
 
 
@@ -137,21 +137,21 @@ async def test_how_long_the_training_stood_still_until_a_script_reports_a_step()
     kube = FaultyKube()
     async with in_round(kube) as driver:
         await asyncio.sleep(2)
-        driver.report(Progress(metrics={"loss": 1.0}), 0)
+        driver.report(ScriptProgress(metrics={"loss": 1.0}), 0)
         assert first_steps(driver.metrics) == (0, 0)
-        driver.report(Progress(step=1), 0)
-        driver.report(Progress(step=2), 0)
+        driver.report(ScriptProgress(step=1), 0)
+        driver.report(ScriptProgress(step=2), 0)
         assert first_steps(driver.metrics) == (1, 3)  # the join, one second before its round, counts as well
 
         driver.job_seen(status(RendezvousPhase.FORMING, 2))
         await asyncio.sleep(4)
-        driver.report(Progress(step=3), 0)  # of the round that is over: its script saves
-        joining = asyncio.create_task(driver.join("t", 1, Cause.MEMBERSHIP_CHANGED, 60.0))
+        driver.report(ScriptProgress(step=3), 0)  # of the round that is over: its script saves
+        joining = asyncio.create_task(driver.join("t", 1, RequestCause.MEMBERSHIP_CHANGED, 60.0))
         await asyncio.sleep(5)
         driver.job_seen(status(RendezvousPhase.FORMED, 2))
         await joining
         await asyncio.sleep(6)
-        driver.report(Progress(step=3), 0)
+        driver.report(ScriptProgress(step=3), 0)
         assert first_steps(driver.metrics) == (2, 3 + 15)
 
 
@@ -165,12 +165,12 @@ async def test_a_script_that_stalls_is_noticed_by_time_alone_and_written_within_
         driver.store_posted("t", 1, 5000)
         driver.limited(60)
         for step in range(5):
-            driver.report(Progress(step=step), 0)
+            driver.report(ScriptProgress(step=step), 0)
             await asyncio.sleep(50)
         assert stall(kube) is None
         await asyncio.sleep(10 + 6)
         assert stall(kube) == {"round": 1, "stalled": True, "step": 4}
-        driver.report(Progress(step=5), 0)
+        driver.report(ScriptProgress(step=5), 0)
         await asyncio.sleep(6)
         assert stall(kube) == {"round": 1, "stalled": False, "step": 5}
 
@@ -193,7 +193,7 @@ async def test_what_the_trainer_finds_is_written_within_seconds() -> None:
 async def test_a_deadline_that_is_set_or_moved_later_holds_at_once() -> None:
     async with in_round(kube := FaultyKube()) as driver:
         driver.store_posted("t", 1, 5000)
-        driver.report(Progress(step=1), 0)
+        driver.report(ScriptProgress(step=1), 0)
         await asyncio.sleep(30)
         driver.limited(3600)
         await asyncio.sleep(30)
@@ -207,11 +207,11 @@ async def test_the_word_goes_with_its_round() -> None:
     async with in_round(kube) as driver:
         driver.store_posted("t", 1, 5000)
         driver.limited(60)
-        driver.report(Progress(step=1), 0)
+        driver.report(ScriptProgress(step=1), 0)
         await asyncio.sleep(70)
         assert stall(kube) is not None
         driver.job_seen(status(RendezvousPhase.FORMING, 2))
-        joining = asyncio.create_task(driver.join("t", 1, Cause.MEMBERSHIP_CHANGED, 60.0))
+        joining = asyncio.create_task(driver.join("t", 1, RequestCause.MEMBERSHIP_CHANGED, 60.0))
         await asyncio.sleep(6)
         assert stall(kube) is None
         joining.cancel()

@@ -15,7 +15,7 @@ from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch import wire
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.script import api as script
-from elasticjob_torch.script.client import Progress, ScriptStream, Sender
+from elasticjob_torch.script.client import ReportedProgress, ScriptStream, Sender
 from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal
@@ -85,7 +85,7 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     sender = Sender(Address("127.0.0.1", sidecar.port), NAME, 1, connected)
     sender.saved(3)
     sidecar.await_(lambda: bool(sidecar.said("POST /v1/saved")), "the word that the script has saved")
-    sender.report(Progress(7, 9, {"loss": 0.5}, 0.25))
+    sender.report(ReportedProgress(7, 9, {"loss": 0.5}, 0.25))
     sender.close(5)
     targets = [urlsplit(stream.target()) for stream in _streams()]
     sent = [
@@ -127,11 +127,11 @@ def test_what_processes_do_has_the_words_of_the_record() -> None:
 )
 def test_a_trainer_may_name_these_causes_and_no_others(model: Any, fields: dict[str, Any], causes: Any) -> None:
     """The others are the sidecar's own words about a trainer."""
-    assert set(causes) <= set(terms.Cause)
-    for cause in terms.Cause:
+    assert set(causes) <= set(terms.RequestCause)
+    for cause in terms.RequestCause:
         try:
             model.from_json({"trainer": NAME, "cause": cause.value, **fields})
-        except wire.Invalid:
+        except wire.InvalidMessage:
             assert cause not in set(causes)
         else:
             assert cause in set(causes)
@@ -186,15 +186,15 @@ def test_imports_whose_names_cannot_be_told_are_left_out(sidecar: Sidecar) -> No
 
 
 def test_a_metric_that_a_script_may_report_is_one_that_the_sidecar_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_client": None, "_decided": True, "_progress": Progress()}.items():  # outside of a job
+    for name, value in {"_client": None, "_decided": True, "_progress": ReportedProgress()}.items():  # outside of a job
         monkeypatch.setattr(script, name, value)
     longest = "m" * wire.METRIC_NAME_LENGTH
     script.report(**{longest: 1.0})
-    wire.Report.from_json({"metrics": {longest: 1.0}})
+    wire.ProgressReport.from_json({"metrics": {longest: 1.0}})
     with pytest.raises(ValueError, match="must be a letter"):
         script.report(**{longest + "m": 1.0})
-    with pytest.raises(wire.Invalid):
-        wire.Report.from_json({"metrics": {longest + "m": 1.0}})
+    with pytest.raises(wire.InvalidMessage):
+        wire.ProgressReport.from_json({"metrics": {longest + "m": 1.0}})
 
 
 # --- what must not be sent is not made, and not read
@@ -221,11 +221,11 @@ WRONG = {
     "a list of numbers": (wire.Imports, {"imports": [7]}, "imports.0: must be text of 1 to 128 characters, not 7"),
     "a long list": (wire.Imports, {"imports": ["a"] * 257}, "imports: must be list of at most 256"),
     "too many characters": (wire.Imports, {"imports": ["a" * 128] * 64}, "imports: must be at most 8192 characters"),
-    "too many metrics": (wire.Report, {"metrics": {str(n): 1 for n in range(17)}}, "metrics: must be object"),
-    "a metric of text": (wire.Report, {"metrics": {"loss": "1"}}, "metrics.loss: must be number, not '1'"),
-    "a metric without a name": (wire.Report, {"metrics": {"": 1}}, "metrics.'': must be text of 1 to 64 characters"),
-    "a share above 1": (wire.Report, {"waits": 1.5}, "waits: must be number from 0 to 1"),
-    "no object": (wire.Report, [], "must be a JSON object, not []"),
+    "too many metrics": (wire.ProgressReport, {"metrics": {str(n): 1 for n in range(17)}}, "metrics: must be object"),
+    "a metric of text": (wire.ProgressReport, {"metrics": {"loss": "1"}}, "metrics.loss: must be number, not '1'"),
+    "a metric without a name": (wire.ProgressReport, {"metrics": {"": 1}}, "metrics.'': must be text of 1 to 64 characters"),
+    "a share above 1": (wire.ProgressReport, {"waits": 1.5}, "waits: must be number from 0 to 1"),
+    "no object": (wire.ProgressReport, [], "must be a JSON object, not []"),
     "no port": (wire.StoreAddress, {"host": "127.0.0.1", "port": 0}, "port: must be whole number from 1 to 65535"),
     "no object inside": (
         wire.Round,
@@ -237,13 +237,13 @@ WRONG = {
 
 @pytest.mark.parametrize(("message", "body", "sentence"), WRONG.values(), ids=list(WRONG))
 def test_a_wrong_message_is_refused_by_a_sentence_that_names_the_field(message: Any, body: Any, sentence: str) -> None:
-    with pytest.raises(wire.Invalid) as refused:
+    with pytest.raises(wire.InvalidMessage) as refused:
         message.from_json(body)
     assert str(refused.value).startswith(sentence)
 
 
 def test_a_wrong_message_is_not_made() -> None:
-    with pytest.raises(wire.Invalid, match="timeout: must be number above 0, at most 86400, not 0"):
+    with pytest.raises(wire.InvalidMessage, match="timeout: must be number above 0, at most 86400, not 0"):
         wire.Close(trainer=NAME, timeout=0)
 
 
@@ -268,7 +268,7 @@ MESSAGES = (
     ),
     wire.AskedStore(round=3, timeout=2.5),
     wire.Watch(script=NAME, saves=True),
-    wire.Report(step=7, total=None, metrics={"loss": 0.5}, waits=0.25),
+    wire.ProgressReport(step=7, total=None, metrics={"loss": 0.5}, waits=0.25),
     wire.View(round=2, phase=wire.Phase.FORMED, world_size=4, changed=True, outcome="Failed"),
     wire.Ours(rank=None, job="digits", run_id="uid"),
     wire.Round(number=1, rank=0, world_size=2, run_id="uid", store=wire.StoreAddress("127.0.0.1", 7)),
@@ -285,7 +285,7 @@ def test_what_one_side_writes_the_other_reads(message: wire.Message) -> None:
 
 def test_numbers_that_are_not_finite_are_left_out() -> None:
     said = {"loss": float("nan"), "lr": float("inf"), "steps": 10**400, "accuracy": 0.5}
-    assert wire.Report.from_json({"metrics": said}).metrics == {"accuracy": 0.5}
+    assert wire.ProgressReport.from_json({"metrics": said}).metrics == {"accuracy": 0.5}
 
 
 def test_fields_that_a_message_does_not_have_are_passed_over() -> None:

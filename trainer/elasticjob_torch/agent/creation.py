@@ -26,7 +26,7 @@ from elasticjob_torch.agent.hooks import (
 )
 from elasticjob_torch.agent.joined import BACKEND
 from elasticjob_torch.agent.last_line import end_with_a_sentence
-from elasticjob_torch.agent.membership import Membership
+from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
 from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
@@ -62,7 +62,7 @@ def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_pre
         settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ)
         for sentence in settings.ignored:
             log.warning(sentence)
-        membership = Membership(settings)
+        membership = AgentMembership(settings)
         membership.open()
     except (SettingsError, CannotRunHere) as error:
         raise SystemExit(f"{BACKEND}: {error}") from None

@@ -43,7 +43,7 @@ class _Seen(NamedTuple):
     failure: wire.Failure
 
 
-class Failures:
+class FailureLog:
     """Remembers the failures since it was last asked.
 
     Attributes:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's `RendezvousHandler` over the sidecar: the interface that the agent calls, in torch's terms.
 
-The sidecar knows the rounds, and `Membership` this agent's part in them. This module combines both with the round's
+The sidecar knows the rounds, and `AgentMembership` this agent's part in them. This module combines both with the round's
 store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with ``SystemExit(75)`` when
 the worker is scaled away or the job is complete without it (torch's own graceful-exit error exits 1), with one sentence
 on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
@@ -27,7 +27,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.failures import Failures
+from elasticjob_torch.agent.failures import FailureLog
 from elasticjob_torch.agent.going_on import GoingOn
 from elasticjob_torch.agent.hooks import (
     CannotGoOn,
@@ -35,10 +35,10 @@ from elasticjob_torch.agent.hooks import (
 )
 from elasticjob_torch.agent.joined import BACKEND, joined
 from elasticjob_torch.agent.leftovers import Leftovers
-from elasticjob_torch.agent.membership import Membership
+from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings
-from elasticjob_torch.agent.stalls import Stalls
+from elasticjob_torch.agent.stalls import StallInspector
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.agent.tcp_store import store_alone
@@ -72,18 +72,18 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def __init__(
         self,
         settings: Settings,
-        membership: Membership,
+        membership: AgentMembership,
         warm: Prestarting | None = None,
         inherited: HandedOn | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
-        self.failures = Failures()
+        self.failures = FailureLog()
         self.failures.hear()
         self._warm = warm
         self._inherited = inherited
-        self._stalls = Stalls(membership.tell_processes)
+        self._stalls = StallInspector(membership.tell_processes)
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
         self._going_on = GoingOn(membership.news.ring, membership.tell_live, settings.save_timeout)

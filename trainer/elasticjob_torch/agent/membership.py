@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Membership(AgentStateMachine):
+class AgentMembership(AgentStateMachine):
     """Joins the rendezvous through the sidecar, follows it and ends this agent's part in it.
 
     Attributes:

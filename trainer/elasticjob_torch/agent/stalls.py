@@ -44,7 +44,7 @@ _WORDS = {
 }
 
 
-class Stalls:
+class StallInspector:
     """Inspects the processes once for each time that the sidecar reports a stall.
 
     Args:

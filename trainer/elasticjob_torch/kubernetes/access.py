@@ -25,7 +25,7 @@ class NotInAPod(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
+class InClusterConfig:
     """The address of the API server, and the directory of the service account."""
 
     host: str
@@ -53,7 +53,7 @@ class Access:
             return str(probe.getsockname()[0])
 
 
-def find_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:
+def find_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> InClusterConfig:
     """Return this pod's access.
 
     Raises:
@@ -68,4 +68,4 @@ def find_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVI
                 f"there is no {directory / name}; set spec.serviceAccountName of the pod "
                 "and do not set automountServiceAccountToken: false"
             )
-    return Access(host, int(port), directory)
+    return InClusterConfig(host, int(port), directory)

@@ -34,7 +34,7 @@ from elasticjob_torch.kubernetes.jitter import uniform
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from elasticjob_torch.kubernetes.access import Access
+    from elasticjob_torch.kubernetes.access import InClusterConfig
     from elasticjob_torch.kubernetes.clock import SharedClock
 
 ANSWER_SECONDS = 5.0
@@ -91,7 +91,7 @@ class ApiClient:
         answer_seconds: how long an attempt waits for its answer.
     """
 
-    def __init__(self, access: Access, clock: SharedClock, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, access: InClusterConfig, clock: SharedClock, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.access = access
         self._clock = clock
         self._answer_seconds = answer_seconds

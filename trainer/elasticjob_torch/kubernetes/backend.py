@@ -41,7 +41,7 @@ _TRIES = 8  # of a write that collided with others' heartbeats, before torch dec
 
 
 @dataclass(frozen=True)
-class Seen:
+class StateSummary:
     """The part of the state that the handler looks at."""
 
     state_id: str
@@ -69,7 +69,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         self, config_map: ConfigMap, run_id: str, pace: Pace, clock: SharedClock, longest_pause: float = 0.0
     ) -> None:
         self.patience = 0.0
-        self.seen: Seen | None = None
+        self.seen: StateSummary | None = None
         self._map = config_map
         self._run_id = run_id
         self._pace = pace
@@ -172,7 +172,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         state.last_heartbeats = passed_on
         expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
         participants = sum(passed_on.get(node, time_) >= expired for node in state.participants)
-        self.seen = Seen(kept.header.state_id, state.round, state.closed, participants)
+        self.seen = StateSummary(kept.header.state_id, state.round, state.closed, participants)
         self._content = content
         return pickle.dumps(state), token
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-    from elasticjob_torch.kubernetes.access import Access
-    from elasticjob_torch.kubernetes.settings import Settings
+    from elasticjob_torch.kubernetes.access import InClusterConfig
+    from elasticjob_torch.kubernetes.settings import BackendSettings
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     return KubernetesRendezvousHandler(inner, backend, store, keep_alive, settings, state)
 
 
-def _namespace(settings: Settings, access: Access) -> str:
+def _namespace(settings: BackendSettings, access: InClusterConfig) -> str:
     """Return the ConfigMaps' namespace. Raises SettingsError if their owner would be in another one, and OSError."""
     if settings.namespace and settings.owner is None:
         return settings.namespace
@@ -114,7 +114,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         backend: KubernetesRendezvousBackend,
         store: KubernetesStore,
         keep_alive: KeepAlive,
-        settings: Settings,
+        settings: BackendSettings,
         where: ConfigMap,
     ) -> None:
         self._inner = inner

@@ -42,7 +42,7 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class BackendSettings:
     """Where the state is kept, and torch's own settings of its dynamic rendezvous."""
 
     namespace: str
@@ -62,8 +62,8 @@ class Settings:
         return Pace(self.config["keep_alive_interval"], self.config["keep_alive_max_attempt"])
 
 
-def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
-    """Check torchrun's options, and return them as `Settings`.
+def parse_settings(endpoint: str, config: Mapping[str, Any]) -> BackendSettings:
+    """Check torchrun's options, and return them as `BackendSettings`.
 
     Raises:
         SettingsError: the endpoint is not ``<namespace>/<name>`` or ``<name>``, or a key of --rdzv-conf is unknown or
@@ -83,7 +83,7 @@ def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
             raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")
     unused = (key for key in config if key in _WITHOUT_EFFECT and key != _SENT_ALWAYS)
     ignored = tuple(f"--rdzv-conf {key} has no effect with this backend" for key in unused)
-    return Settings(namespace, name, numbers, longest_pause, owner, ignored)
+    return BackendSettings(namespace, name, numbers, longest_pause, owner, ignored)
 
 
 def _parse_endpoint(endpoint: str) -> tuple[str, str]:

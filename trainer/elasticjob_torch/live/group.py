@@ -24,7 +24,7 @@ from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
 from elasticjob_torch.live.state import Registry, Stateful
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import begin_anew, renew, subgroups
-from elasticjob_torch.live.transfer import CannotShare, Member, Standing, gather, receive, send, sender
+from elasticjob_torch.live.transfer import CannotShare, Hello, StateVersion, gather, receive, send, sender
 from elasticjob_torch.script.api import forget_round
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class Group:
                 log.info("round %d did not form: %s", place.round, str(error)[:200])
 
     def _share(self, number: int, links: Links) -> None:
-        members = gather(Member(Standing(self._shared, self.step), self._registry.shape(), links.own_addresses()))
+        members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape(), links.own_addresses()))
         links.formed(frozenset().union(*(member.addresses for member in members)))
         standings = [member.standing for member in members]
         source = sender(standings)

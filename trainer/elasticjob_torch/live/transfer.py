@@ -31,7 +31,7 @@ class CannotShare(RuntimeError):
 
 
 @dataclass(frozen=True, order=True)
-class Standing:
+class StateVersion:
     """How far a member is; the greatest sends its state.
 
     Attributes:
@@ -44,7 +44,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Member:
+class Hello:
     """What a member tells all others when a group forms.
 
     Attributes:
@@ -52,7 +52,7 @@ class Member:
         addresses: of its connections.
     """
 
-    standing: Standing
+    standing: StateVersion
     shape: str
     addresses: frozenset[str] = frozenset()
 
@@ -62,19 +62,19 @@ class Member:
         return json.dumps(said).encode()
 
     @classmethod
-    def read(cls, data: bytes) -> Member:
+    def read(cls, data: bytes) -> Hello:
         """Undo `written`. Raises ValueError or TypeError."""
         number, step, shape, addresses = json.loads(data)
-        return cls(Standing(int(number), int(step)), str(shape), frozenset(map(str, addresses)))
+        return cls(StateVersion(int(number), int(step)), str(shape), frozenset(map(str, addresses)))
 
 
-def gather(mine: Member) -> list[Member]:
+def gather(mine: Hello) -> list[Hello]:
     """Return what each member tells, by rank. A collective.
 
     Raises:
         CannotShare: the members have different models; the message names one.
     """
-    members = [Member.read(one) for one in exchange.gather(mine.written())]
+    members = [Hello.read(one) for one in exchange.gather(mine.written())]
     for rank, member in enumerate(members):
         if member.shape != members[0].shape:
             raise CannotShare(
@@ -84,7 +84,7 @@ def gather(mine: Member) -> list[Member]:
     return members
 
 
-def sender(standings: Sequence[Standing]) -> int | None:
+def sender(standings: Sequence[StateVersion]) -> int | None:
     """Return the rank that sends its state; None if all have the same.
 
     Raises:

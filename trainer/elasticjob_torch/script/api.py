@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 from elasticjob_torch import wire
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
 from elasticjob_torch.environment import endpoint_of, master_address_of
-from elasticjob_torch.script.client import Progress, ScriptClient
+from elasticjob_torch.script.client import ReportedProgress, ScriptClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +132,7 @@ def report(
     global _progress
     known = _progress
     shown = _shown(known.metrics, metrics) if metrics else known.metrics
-    _progress = Progress(
+    _progress = ReportedProgress(
         known.step if step is None else _count("step", step),
         known.total if total is None else _count("total", total),
         shown,
@@ -236,7 +236,7 @@ def _begin() -> None:
     """Reset the state to that of a process that has made no call yet."""
     global _client, _decided, _known, _progress, _lock, _waited, _waiting_since
     _waited, _waiting_since = 0.0, None
-    _client, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()
+    _client, _decided, _known, _progress, _lock = None, False, None, ReportedProgress(), threading.Lock()
 
 
 def _at_exit() -> None:
@@ -247,7 +247,7 @@ def _at_exit() -> None:
 _client: ScriptClient | None
 _decided: bool
 _known: tuple[wire.ScriptView | None, Current] | None
-_progress: Progress
+_progress: ReportedProgress
 _waited: float  # seconds, since:
 _waiting_since: float | None
 _lock: threading.Lock

@@ -33,7 +33,7 @@ HEARD_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0  # for a restart of the sidecar
 
 
-class Progress(NamedTuple):
+class ReportedProgress(NamedTuple):
     """All values reported so far."""
 
     step: int | None = None
@@ -96,7 +96,7 @@ class ScriptClient:
         self._late = time.monotonic() - self._stream.ending_since >= HEARD_SECONDS
         return True
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: ReportedProgress) -> None:
         self._sender.report(progress)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._saved: int | None = None
         self._saved_last: int | None = None
-        self._progress: Progress | None = None
+        self._progress: ReportedProgress | None = None
         self._due = 0.0
         self._closing = False
         self._complained = False
@@ -138,7 +138,7 @@ class Sender:
                 self._saved = self._saved_last = round_number
                 self._wake()
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: ReportedProgress) -> None:
         """Send a report at once, or a second after the last one."""
         with self._condition:
             news, self._progress = self._progress is None, progress
@@ -170,7 +170,7 @@ class Sender:
                 with self._condition:
                     self._progress = self._progress or progress
 
-    def _next(self) -> tuple[int | None, Progress | None, bool]:
+    def _next(self) -> tuple[int | None, ReportedProgress | None, bool]:
         """Wait until there is something to send, or the end."""
         with self._condition:
             while not (self._closing or self._saved is not None or self._left() == 0):
@@ -185,8 +185,8 @@ class Sender:
         """Return the seconds until the report may be sent, None without a report."""
         return None if self._progress is None else max(0.0, self._due - time.monotonic())
 
-    def _send(self, progress: Progress) -> bool:
-        report = wire.Report(
+    def _send(self, progress: ReportedProgress) -> bool:
+        report = wire.ProgressReport(
             local_rank=self._local_rank,
             step=progress.step,
             total=progress.total,

@@ -40,7 +40,7 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 
 
 @dataclass(frozen=True)
-class Call(Generic[T]):
+class TimedCall(Generic[T]):
     """A request to the sidecar. `within`: seconds that one answer may take. `patience`: seconds for which the sidecar
     may be away."""
 
@@ -55,7 +55,7 @@ class Call(Generic[T]):
 class Tries:
     """When a call is repeated. `now`: seconds of one clock."""
 
-    def __init__(self, call: Call[Any], now: float) -> None:
+    def __init__(self, call: TimedCall[Any], now: float) -> None:
         self._within, self._patience = call.within, call.patience
         self._began = self._away = now  # away: since when there has been no answer
         self._deadline = now + call.within + call.patience  # however often the sidecar restarts
@@ -93,12 +93,12 @@ class Calls(ABC):
         self.patience = patience
 
     @abstractmethod
-    def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
+    def _make(self, call: TimedCall[T], still_waiting: Callable[[float], None] | None = None) -> T:
         """Make the call; repeat it while the sidecar restarts."""
 
     def view(self) -> wire.Ours:
         """Return whose sidecar it is, and its view."""
-        return self._make(Call("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience))
+        return self._make(TimedCall("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience))
 
     def join(
         self,
@@ -131,7 +131,7 @@ class Calls(ABC):
                 worker_lost=limits.get("worker_lost"),
             )
         within = timeout + wire.MARGIN_SECONDS
-        call = Call("POST", wire.JOIN.path, join.to_json(), _reading(wire.Round), within, self.patience)
+        call = TimedCall("POST", wire.JOIN.path, join.to_json(), _reading(wire.Round), within, self.patience)
         return self._make(call, still_waiting)
 
     def post_store(self, round_number: int, port: int) -> None:
@@ -146,7 +146,7 @@ class Calls(ABC):
             query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
         within = timeout + wire.MARGIN_SECONDS
         target = f"{wire.ASK_STORE.path}?{query}"
-        return self._make(Call("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
+        return self._make(TimedCall("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
 
     def leave(self, cause: wire.LeaveCause, timeout: float, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
@@ -195,11 +195,11 @@ class Calls(ABC):
     def post(self, call: wire.Call, said: wire.Message, patience: float) -> None:
         """Send a message that needs only an acknowledgement; training scripts, which are no trainers, send only such
         messages."""
-        return self._make(Call("POST", call.path, said.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
+        return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
 
     def _record(self, call: wire.Call, said: wire.Message, timeout: float) -> None:
         within = timeout + wire.MARGIN_SECONDS  # the sidecar reports earlier that the API server does not answer
-        return self._make(Call("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
+        return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
 
 
 @contextlib.contextmanager
@@ -207,7 +207,7 @@ def _as_refused() -> Iterator[None]:
     """Refuse an invalid message here, in the words that the sidecar would use."""
     try:
         yield
-    except wire.Invalid as error:
+    except wire.InvalidMessage as error:
         raise SidecarRefusal(wire.Code.BAD_REQUEST, str(error), "") from None
 
 
@@ -218,7 +218,7 @@ class SidecarClient(Calls):
         super().__init__(trainer, patience)
         self.address = address
 
-    def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
+    def _make(self, call: TimedCall[T], still_waiting: Callable[[float], None] | None = None) -> T:
         tries = Tries(call, time.monotonic())
         while True:
             try:
@@ -230,7 +230,7 @@ class SidecarClient(Calls):
             time.sleep(pause)
 
     def _try(
-        self, call: Call[Any], answer_within: float, still_waiting: Callable[[float], None] | None
+        self, call: TimedCall[Any], answer_within: float, still_waiting: Callable[[float], None] | None
     ) -> dict[str, Any]:
         connection = self.address.connection(_CONNECT_SECONDS)
         where, within = self.address, _CONNECT_SECONDS
@@ -272,7 +272,7 @@ def _reading(message: type[M]) -> Callable[[dict[str, Any]], M]:
     def read(answer: dict[str, Any]) -> M:
         try:
             return message.from_json(answer)
-        except wire.Invalid as error:
+        except wire.InvalidMessage as error:
             raise SidecarUnavailable(f"the sidecar's answer makes no sense: {error}", passing=False) from error
 
     return read

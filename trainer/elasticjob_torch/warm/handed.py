@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from elasticjob_torch.warm.orders import Read
-from elasticjob_torch.warm.progress import Progress, work_of
+from elasticjob_torch.warm.progress import SessionProgress, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _ANSWER_SECONDS = 1800.0  # even with progress
 _NAMED = 5  # imports named in one log line
 
 
-class Handed:
+class HandedProcesses:
     """The processes by local rank. Its owner ensures that only one thread at a time calls it.
 
     Args:
@@ -33,7 +33,7 @@ class Handed:
 
     def __init__(self, learned: Learned, blame: Callable[[Read], None]) -> None:
         self.processes: dict[int, PrestartedProcess] = {}
-        self.progress: dict[int, Progress] = {}
+        self.progress: dict[int, SessionProgress] = {}
         self._learned = learned
         self._blame = blame
         self._killed = False
@@ -42,7 +42,7 @@ class Handed:
         """Watch a process that has its orders, in place of an earlier one."""
         self._drop(local_rank)
         self.processes[local_rank] = process
-        self.progress[local_rank] = Progress(lambda: work_of(process.popen.pid))
+        self.progress[local_rank] = SessionProgress(lambda: work_of(process.popen.pid))
 
     def hear(self) -> None:
         """Process the reports, and kill processes that hang."""

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.warm import room
-from elasticjob_torch.warm.handed import Handed
+from elasticjob_torch.warm.handed import HandedProcesses
 from elasticjob_torch.warm.learned import Learned
 from elasticjob_torch.warm.orders import Read
 from elasticjob_torch.warm.process import PrestartedProcess, Start
@@ -57,7 +57,7 @@ class Pool:
         self._reserve = Reserve(cautious=cautious)
         self._told_of_nothing = False
         self._off = ""
-        self._handed = Handed(self._learned, self._blame)
+        self._handed = HandedProcesses(self._learned, self._blame)
         self._changed = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None

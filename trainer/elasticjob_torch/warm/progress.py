@@ -29,7 +29,7 @@ def work_of(session: int) -> tuple[int, int]:
     return computed, read
 
 
-class Progress:
+class SessionProgress:
     """The progress of a process that leads a session."""
 
     def __init__(self, work: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic) -> None:

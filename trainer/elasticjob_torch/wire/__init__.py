@@ -27,7 +27,7 @@ from elasticjob_torch.wire.calls import (
     WATCH,
     Call,
 )
-from elasticjob_torch.wire.fields import Field, Invalid, Message
+from elasticjob_torch.wire.fields import Field, InvalidMessage, Message
 from elasticjob_torch.wire.limits import (
     ANSWER_SECONDS,
     BODY_BYTES,
@@ -70,7 +70,7 @@ from elasticjob_torch.wire.requests import (
     Live,
     PostedStore,
     Processes,
-    Report,
+    ProgressReport,
     Saved,
     Watch,
 )
@@ -113,7 +113,7 @@ __all__ = [
     "PROGRESS",
     "CALLS",
     "Field",
-    "Invalid",
+    "InvalidMessage",
     "Message",
     "PORT",
     "NAME_LENGTH",
@@ -156,7 +156,7 @@ __all__ = [
     "Processes",
     "Watch",
     "Saved",
-    "Report",
+    "ProgressReport",
     "JoinCause",
     "LeaveCause",
     "FailureKind",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from elasticjob_torch.wire.fields import Inner, Key, Message, OneOf, Text, Truth, Whole
+from elasticjob_torch.wire.fields import Inner, JsonName, Message, OneOf, Text, Truth, Whole
 from elasticjob_torch.wire.words import Outcome, Phase
 
 _COUNT, _TEXT, _TRUTH = Whole(), Text(), Truth()
@@ -24,17 +24,17 @@ class StoreAddress(Message):
 class Round(Message):
     """A round that was formed with this worker, as it is handed to its trainer."""
 
-    number: Annotated[int, Whole(1), Key("round"), "Its number."]
+    number: Annotated[int, Whole(1), JsonName("round"), "Its number."]
     rank: Annotated[int, _COUNT, "This worker's; rank 0 serves the store."]
-    world_size: Annotated[int, _COUNT, Key("worldSize"), "How many workers the round has."]
+    world_size: Annotated[int, _COUNT, JsonName("worldSize"), "How many workers the round has."]
     stage: Annotated[
         int,
         _COUNT,
         "Which of the torchruns of its container this is, from 1: those before it have succeeded.",
     ] = 0
-    run_id: Annotated[str, _TEXT, Key("runId"), "The job's UID."]
+    run_id: Annotated[str, _TEXT, JsonName("runId"), "The job's UID."]
     store: Annotated[StoreAddress, Inner(StoreAddress), "Where its store is reached from inside this pod."]
-    master_address: Annotated[str, _TEXT, Key("masterAddress"), "Of rank 0's pod, in the pods' network."] = ""
+    master_address: Annotated[str, _TEXT, JsonName("masterAddress"), "Of rank 0's pod, in the pods' network."] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class View(Message):
     round: Annotated[int, _COUNT, "The job's current round."]
     phase: Annotated[Phase, OneOf(Phase), "Of that round."]
     waiting: Annotated[int, _COUNT, "Workers that have joined and are not in that round."] = 0
-    world_size: Annotated[int, _COUNT, Key("worldSize"), "Workers of that round, 0 while it forms."] = 0
+    world_size: Annotated[int, _COUNT, JsonName("worldSize"), "Workers of that round, 0 while it forms."] = 0
     handed: Annotated[int, _COUNT, "The round that this trainer holds, of which `changed` speaks; 0 for none."] = 0
     changed: Annotated[bool, _TRUTH, "That round is over: stop its processes and join again."] = False
     stalled: Annotated[
@@ -66,7 +66,7 @@ class View(Message):
     api_away: Annotated[
         bool,
         _TRUTH,
-        Key("apiServerAway"),
+        JsonName("apiServerAway"),
         "The sidecar does not hear the API server: the rendezvous may have changed since.",
     ] = False
     closed: Annotated[bool, _TRUTH, "The rendezvous is closed: a formed round trains on, nobody joins another."] = False
@@ -88,7 +88,7 @@ class Ours(Message):
 
     rank: Annotated[int | None, _COUNT, "This worker's in the round that it holds, null without one."]
     job: Annotated[str, _TEXT, "The ElasticJob's name."]
-    run_id: Annotated[str, _TEXT, Key("runId"), "Its UID."]
+    run_id: Annotated[str, _TEXT, JsonName("runId"), "Its UID."]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ M = TypeVar("M", bound="Message")
 _DIGITS = re.compile("-?[0-9]{1,18}")
 
 
-class Invalid(ValueError):
+class InvalidMessage(ValueError):
     """A message has an invalid field. The sentence names the field and says what it may hold."""
 
 
@@ -218,7 +218,7 @@ class Inner(Rule):
         return "object"
 
 
-class Key(str):
+class JsonName(str):
     """A field's name in JSON, if it differs from the attribute's."""
 
     __slots__ = ()
@@ -239,10 +239,10 @@ class Field(NamedTuple):
         return self.default is dataclasses.MISSING
 
     def check(self, value: Any) -> None:
-        """Raise Invalid unless the field may hold the value."""
+        """Raise InvalidMessage unless the field may hold the value."""
         fault = None if value is None and self.nullable else self.rule.fault(value)
         if fault is not None:
-            raise Invalid(f"{self.key}{fault.where}: must be {fault.right}, not {reprlib.repr(fault.found)}")
+            raise InvalidMessage(f"{self.key}{fault.where}: must be {fault.right}, not {reprlib.repr(fault.found)}")
 
 
 _known: dict[type, tuple[Field, ...]] = {}
@@ -262,7 +262,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     for extra in hint.__metadata__:
         if isinstance(extra, Rule):
             rule = extra
-        elif isinstance(extra, Key):
+        elif isinstance(extra, JsonName):
             key = str(extra)
         else:
             meaning = extra
@@ -277,7 +277,7 @@ class Message:
     """The base of all messages: frozen dataclasses with arguments by name."""
 
     def __post_init__(self) -> None:
-        """Raise Invalid, which names the field, if a value is not allowed."""
+        """Raise InvalidMessage, which names the field, if a value is not allowed."""
         for field in fields_of(type(self)):
             field.check(getattr(self, field.name))
 
@@ -286,10 +286,10 @@ class Message:
         """Read a message from a parsed body. Unknown fields are ignored.
 
         Raises:
-            Invalid: a field, which it names, is missing or has an invalid value.
+            InvalidMessage: a field, which it names, is missing or has an invalid value.
         """
         if not isinstance(data, dict):
-            raise Invalid(f"must be a JSON object, not {reprlib.repr(data)}")
+            raise InvalidMessage(f"must be a JSON object, not {reprlib.repr(data)}")
         return cls(**{field.name: field.rule.read(data[field.key]) for field in _given(cls, data)})
 
     @classmethod
@@ -313,13 +313,13 @@ class Message:
 
 
 def _given(message: type[Message], data: Mapping[str, Any]) -> list[Field]:
-    """Return the fields that are present. Raises Invalid if a required one is missing."""
+    """Return the fields that are present. Raises InvalidMessage if a required one is missing."""
     given = []
     for field in fields_of(message):
         if field.key in data:
             given.append(field)
         elif field.needed:
-            raise Invalid(f"{field.key}: is missing; it must be {field.rule}")
+            raise InvalidMessage(f"{field.key}: is missing; it must be {field.rule}")
     return given
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from elasticjob_torch.wire.fields import Key, Listed, Message, Number, Numbers, OneOf, Text, Truth, Whole
+from elasticjob_torch.wire.fields import JsonName, Listed, Message, Number, Numbers, OneOf, Text, Truth, Whole
 from elasticjob_torch.wire.limits import (
     DETAIL_LENGTH,
     IMPORT_LENGTH,
@@ -34,14 +34,14 @@ _Detail = Annotated["str | None", Text(), f"What failed, for people; {DETAIL_LEN
 _ExitCode = Annotated[
     "int | None",
     Whole(1, MAX_EXIT_CODE),
-    Key("exitCode"),
+    JsonName("exitCode"),
     "Of the training process that failed first since the last round was handed out, whatever the cause; 128 and the "
     "number of the signal that ended it; left out if none failed.",
 ]
 _FailureKind = Annotated[
     "FailureKind | None",
     OneOf(FailureKind),
-    Key("failureKind"),
+    JsonName("failureKind"),
     "What `detail` tells of the cause: of the failures of a round the operator reports the most telling one.",
 ]
 
@@ -95,13 +95,13 @@ class Join(_OfATrainer):
     last_call: Annotated[
         int | None,
         Whole(1, LONGEST_SECONDS),
-        Key("lastCall"),
+        JsonName("lastCall"),
         "In place of the job's `lastCallSeconds`; the longest that a worker names applies.",
     ] = None
     worker_lost: Annotated[
         int | None,
         Whole(SHORTEST_WORKER_LOST_SECONDS, LONGEST_SECONDS),
-        Key("workerLost"),
+        JsonName("workerLost"),
         "In place of the job's `workerLostSeconds`, for this worker.",
     ] = None
 
@@ -202,7 +202,7 @@ class Saved(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Message):
+class ProgressReport(Message):
     """How far the training is."""
 
     local_rank: Annotated[int, _COUNT, "Of several scripts of a worker the one with the lowest is shown."] = 0

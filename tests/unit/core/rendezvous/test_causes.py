@@ -8,12 +8,12 @@ import pytest
 from hypothesis import settings
 
 from elasticjob.rendezvous import PodState
-from elasticjob.terms import Cause, Loss, Outcome, RoundCause
+from elasticjob.terms import RequestCause, Loss, Outcome, RoundCause
 from support.job_on_paper import JobOnPaper, formed
 from unit.core.rendezvous.test_rendezvous_random import JobLife
 
 ROUNDS = {"RoundFormed", "RoundBroken", "RoundReopened", *Outcome}
-WORDS = {*Loss, *Cause, *RoundCause, *Outcome} - {RoundCause.OTHER}
+WORDS = {*Loss, *RequestCause, *RoundCause, *Outcome} - {RoundCause.OTHER}
 
 
 def words(job: JobOnPaper) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def test_what_a_worker_says_is_no_word() -> None:
     job.leave(1, "MyOwnWord")
     assert words(job)[-1] == ("RoundBroken", "Other")
     job = formed(2)
-    job.leave(1, Cause.TRAINER_LEFT)
+    job.leave(1, RequestCause.TRAINER_LEFT)
     assert words(job)[-1] == ("RoundBroken", "TrainerLeft")
 
 
@@ -90,7 +90,7 @@ def vanish(job: JobOnPaper) -> None:
 
 
 def disrupt(job: JobOnPaper) -> None:
-    job.leave(1, Cause.POD_STOPPING)
+    job.leave(1, RequestCause.POD_STOPPING)
     job.change(1, pod=PodState.SUCCEEDED, disrupted=True)
 
 
@@ -101,7 +101,7 @@ def end_suspended(job: JobOnPaper) -> None:
 
 
 def end_unfinished(job: JobOnPaper) -> None:
-    job.leave(1, Cause.TRAINER_LEFT)
+    job.leave(1, RequestCause.TRAINER_LEFT)
     job.exit(1)
 
 
@@ -130,7 +130,7 @@ LOST_BY: dict[str, Callable[[JobOnPaper], object]] = {
     "EndedUnfinished": end_unfinished,
     "TrainerCrashed": lambda job: job.change(1, pod=PodState.CRASH_LOOP),
     "TrainerHung": hang,
-    "StoreNotReady": lambda job: job.leave(0, Cause.STORE_NOT_READY),
+    "StoreNotReady": lambda job: job.leave(0, RequestCause.STORE_NOT_READY),
     "InvalidRecord": spoil,
     "Unresponsive": fall_silent,
 }

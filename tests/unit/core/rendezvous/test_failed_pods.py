@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob.rendezvous import Decision, Failed, Matched, PodState, Request
-from elasticjob.terms import Cause, PolicyAction, RequestType
+from elasticjob.terms import RequestCause, PolicyAction, RequestType
 from support.job_on_paper import JobOnPaper, formed
 
 COUNT, IGNORE = (Matched(0, action, "it says so") for action in (PolicyAction.COUNT, PolicyAction.IGNORE))
@@ -19,7 +19,7 @@ def seen(job: JobOnPaper, index: int, **changes: object) -> tuple[Failed, ...]:
     return job.step().failed
 
 
-def rejoins(cause: Cause) -> Request:
+def rejoins(cause: RequestCause) -> Request:
     return Request(type=RequestType.JOIN, after=1, cause=cause)
 
 
@@ -74,8 +74,8 @@ def test_a_worker_that_does_not_answer_has(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == [Failed((2, 0), judged=True)]
 
 
-@pytest.mark.parametrize("cause", [Cause.AGENT_LOST, Cause.TRAINER_LEFT])
-def test_a_member_that_leaves_as_it_failed_is_yet_to_be_judged(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", [RequestCause.AGENT_LOST, RequestCause.TRAINER_LEFT])
+def test_a_member_that_leaves_as_it_failed_is_yet_to_be_judged(cause: RequestCause) -> None:
     found = seen(formed(2), 1, request=Request(type=RequestType.LEAVE, cause=cause))
     assert found == (Failed((1, 0), judged=False),)
 
@@ -84,14 +84,14 @@ def test_so_is_one_whose_processes_failed_and_of_several_it_is_the_one_that_is_t
     job = formed(3)
     for index in (1, 2):
         pod_key = job.pod_key(index)
-        job.workers[pod_key] = replace(job.workers[pod_key], request=rejoins(Cause.WORKER_FAILED))
+        job.workers[pod_key] = replace(job.workers[pod_key], request=rejoins(RequestCause.WORKER_FAILED))
     decision: Decision = job.step()
     assert decision.failed == (Failed((1, 0), judged=False),)
     assert decision.state.failure == "worker 1's processes failed"
 
 
 def test_one_that_comes_back_for_another_cause_has_not_failed() -> None:
-    assert seen(formed(2), 1, request=rejoins(Cause.RENEWED)) == ()
+    assert seen(formed(2), 1, request=rejoins(RequestCause.RENEWED)) == ()
 
 
 def test_of_a_training_that_hangs_it_is_not_sure_whose_fault_it_is() -> None:

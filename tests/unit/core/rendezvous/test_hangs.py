@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from elasticjob.rendezvous import PodState
-from elasticjob.terms import Cause, Outcome, RoundCause
+from elasticjob.terms import RequestCause, Outcome, RoundCause
 from support.job_on_paper import formed
 
 WHY = "no member has reported for 60 s: worker 1's training process is stopped"
@@ -74,7 +74,7 @@ def test_a_worker_that_has_finished_hangs_no_more() -> None:
 
 def test_while_a_round_forms_nobody_hangs() -> None:
     job = formed(2)
-    job.leave(1, Cause.TRAINER_LEFT)
+    job.leave(1, RequestCause.TRAINER_LEFT)
     job.change(0, hung=WHY)
     assert (job.phase, job.state.cause) == ("2 Forming", "TrainerLeft")
 

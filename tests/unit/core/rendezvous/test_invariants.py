@@ -22,7 +22,7 @@ from elasticjob.rendezvous import (
     Worker,
 )
 from elasticjob.rendezvous.model import Beat, Pinged
-from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import RequestCause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from oracle import history, invariants, live, stages, violations
 from oracle.evidence import Step
 
@@ -163,7 +163,7 @@ def worker(member: Member, ask: RequestType = JOIN, cause: str = "", after: int 
     return Worker(index=member.index, id=member.id, address=f"{member.id}:1", **known)
 
 
-def joins(member: Member, cause: str = Cause.MEMBERSHIP_CHANGED, **facts: Any) -> Worker:
+def joins(member: Member, cause: str = RequestCause.MEMBERSHIP_CHANGED, **facts: Any) -> Worker:
     """A worker that joins after round 2."""
     return worker(member, cause=cause, after=2, **facts)
 
@@ -193,11 +193,11 @@ def after_failures(before_any_round: int) -> State:
 
 def lives(member: Member) -> Worker:
     """A worker that joins after round 2 with the processes that it has."""
-    return replace(worker(member), request=Request(type=JOIN, after=2, cause=Cause.MEMBERSHIP_CHANGED, live=True))
+    return replace(worker(member), request=Request(type=JOIN, after=2, cause=RequestCause.MEMBERSHIP_CHANGED, live=True))
 
 
 def next_stage(member: Member) -> Worker:
-    return replace(worker(member), request=Request(type=JOIN, after=2, cause=Cause.STARTED, stage=2))
+    return replace(worker(member), request=Request(type=JOIN, after=2, cause=RequestCause.STARTED, stage=2))
 
 
 a, b, c = worker(A), worker(B), joins(C)
@@ -212,7 +212,7 @@ ended = replace(failed, round=3, restarts=1)
 no_round = replace(new, phase=CLOSED, outcome=Outcome.FAILED, reason="not torchrun")
 pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
 evicted = replace(failing, disrupted=True)
-b_failed = joins(B, Cause.WORKER_FAILED)
+b_failed = joins(B, RequestCause.WORKER_FAILED)
 ended_well = replace(a, pod=PodState.SUCCEEDED)
 missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A's last word, for a while
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
@@ -227,7 +227,7 @@ NOT_KNOWN = "round 3 was formed without worker 1, which nobody knows to be lost"
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"
-left_as_told = worker(B, LEAVE, Cause.POD_STOPPING)
+left_as_told = worker(B, LEAVE, RequestCause.POD_STOPPING)
 NOT_PLANNED = "the end of round 2 is called planned, and was not"
 STOPPED = "the end of round 2 is called planned, and a member has stopped untold"
 NO_MORE = "the end of round 2 was planned, and nobody is lost, and it is called so no more"
@@ -254,7 +254,7 @@ LIVE = "the live members of the last round are {}, and {} to {} are"
 WAITS_IN_VAIN = "round 2 stands, all live through changes, and 1 newcomers wait"
 ENDED_OTHERWISE = "the last round for new processes is {}, and round 2 ended otherwise"
 all_live, anew = replace(formed, live=(0, 1)), replace(forming, restart_round=3)
-ahead = Request(type=JOIN, after=3, cause=Cause.MEMBERSHIP_CHANGED, live=True)  # of a round that is still to come
+ahead = Request(type=JOIN, after=3, cause=RequestCause.MEMBERSHIP_CHANGED, live=True)  # of a round that is still to come
 
 STEPS = {
     invariants.moves_are_in_the_table: [
@@ -325,18 +325,18 @@ STEPS = {
     ],
     invariants.plans_hold_while_all_live: [
         (step(formed, planned, a, joins(B)), NOT_PLANNED),
-        (step(formed, planned, worker(A, LEAVE, Cause.AGENT_LOST), b), NOT_PLANNED),
+        (step(formed, planned, worker(A, LEAVE, RequestCause.AGENT_LOST), b), NOT_PLANNED),
         (step(forming, planned, a, b), NOT_PLANNED),
         (step(planned, planned, a, worker(X)), STOPPED),
         (step(planned, planned, a, worker(B, request=None)), STOPPED),
         (step(planned, planned, a, replace(b, deleting=True)), STOPPED),
         (step(planned, planned, a, failing), STOPPED),
-        (step(planned, planned, a, worker(B, LEAVE, Cause.POD_STOPPING)), STOPPED),
-        (step(planned, planned, a, joins(B, Cause.WORKER_FAILED)), STOPPED),
+        (step(planned, planned, a, worker(B, LEAVE, RequestCause.POD_STOPPING)), STOPPED),
+        (step(planned, planned, a, joins(B, RequestCause.WORKER_FAILED)), STOPPED),
         (step(planned, replace(planned, replacements={1: 1}), a, b), STOPPED),
         (step(b_told, b_told, a, failing), STOPPED),
-        (step(b_told, b_told, a, worker(B, LEAVE, Cause.AGENT_LOST)), STOPPED),
-        (step(b_told, b_told, a, worker(B, LEAVE, Cause.POD_STOPPING, deleting=True)), STOPPED),
+        (step(b_told, b_told, a, worker(B, LEAVE, RequestCause.AGENT_LOST)), STOPPED),
+        (step(b_told, b_told, a, worker(B, LEAVE, RequestCause.POD_STOPPING, deleting=True)), STOPPED),
         (step(formed, forming, a, b, c, told="RoundReopened", replicas=3), NO_MORE),
         (step(formed, replace(b_told, planned=False), a, b), NO_MORE),
         (step(planned, forming, joins(A), b), NO_MORE),
@@ -352,24 +352,24 @@ STEPS = {
             MISCOUNTED,
         ),
         (step(formed, replace(forming, replacements={1: 1}), a, replace(b, deleting=True, matched=COUNTS)), DROPPED),
-        (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), DROPPED),
-        (step(formed, forming, a, joins(B, Cause.STARTED)), DROPPED),
-        (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), DROPPED),
+        (step(formed, forming, a, joins(B, RequestCause.WORKER_FAILED)), DROPPED),
+        (step(formed, forming, a, joins(B, RequestCause.STARTED)), DROPPED),
+        (step(formed, forming, a, worker(B, LEAVE, RequestCause.AGENT_LOST)), DROPPED),
         (step(formed, b_lost, a, crashed), DROPPED),
         (step(formed, b_lost, a, failing), DROPPED),
-        (step(formed, b_lost, a, worker(B, LEAVE, Cause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
+        (step(formed, b_lost, a, worker(B, LEAVE, RequestCause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
         (step(pings(replace(waits, replaced=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
         (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
-        (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
+        (step(formed, forming, joins(A, RequestCause.WORKER_FAILED), joins(B)), DROPPED),
         (step(waits, forming, a, b), DROPPED),
         (step(replace(waits, replaced=(B,)), forming, a), DROPPED),
         (step(formed, waits, joins(A), b), NO_FAILURE),
-        (step(formed, waits, joins(A, Cause.WORKER_FAILED)), NO_FAILURE),
-        (step(formed, waits, joins(A, Cause.WORKER_FAILED), worker(X)), NO_FAILURE),
+        (step(formed, waits, joins(A, RequestCause.WORKER_FAILED)), NO_FAILURE),
+        (step(formed, waits, joins(A, RequestCause.WORKER_FAILED), worker(X)), NO_FAILURE),
         (step(waits, replace(waits, replacements={1: 1}), joins(A), evicted), NO_FAILURE),
         (step(waits, waits, joins(A), worker(X)), NO_FAILURE),
         (step(waits, waits, joins(A)), NO_FAILURE),
-        (step(waits, waits, joins(A, Cause.WORKER_FAILED), joins(B)), ONE_TOO_MANY),
+        (step(waits, waits, joins(A, RequestCause.WORKER_FAILED), joins(B)), ONE_TOO_MANY),
         (step(waits, again, joins(A), joins(B)), NOT_COUNTED),
         (step(waits, replace(again, restarts=2), joins(A), joins(X), max_restarts=2), MISCOUNTED),
         (step(forming, replace(again, restarts=2), joins(A), joins(B), max_restarts=2), MISCOUNTED),
@@ -422,8 +422,8 @@ STEPS = {
         (step(formed, forming, a, worker(B, LEAVE, pod=PodState.SUCCEEDED)), NOT_LOST),
         (step(formed, forming, a, joins(B, pod=PodState.SUCCEEDED)), NOT_LOST),
         (step(forming, b_lost, joins(A), joins(B)), "worker 1 was replaced without a cause"),
-        (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was replaced without a cause"),
-        (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
+        (step(forming, b_lost, joins(A), worker(B, LEAVE, RequestCause.AGENT_LOST)), "worker 1 was replaced without a cause"),
+        (step(formed, forming, a, worker(B, LEAVE, RequestCause.STORE_NOT_READY)), NOT_LOST),
     ],
     invariants.only_suspects_are_pinged: [
         (step(formed, pings(formed, OPEN), worker(A, suspects=(B,)), b), "worker 1 is suspected, and was not pinged"),

@@ -7,7 +7,7 @@ import pytest
 
 from elasticjob.rendezvous import Request
 from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
-from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, Outcome, RendezvousPhase, RequestType
 from support.job_on_paper import formed
 from support.rendezvous_transcript import job_after
 
@@ -73,7 +73,7 @@ def test_the_deletion_of_who_has_left_as_told_does_not_hurry_those_who_save() ->
     """The operator deletes such a pod at once, while others still save."""
     job = formed(3)
     job.scale(2)
-    left = Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE)
+    left = Request(type=RequestType.LEAVE, cause=RequestCause.TOLD_TO_LEAVE)
     job.workers[2, 0] = replace(job.workers[2, 0], deleting=True, request=left)
     job.step()
     assert job.state.planned

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob.rendezvous import Matched, PodState, Request
-from elasticjob.terms import Cause, Outcome, PolicyAction, RequestType, RoundCause
+from elasticjob.terms import RequestCause, Outcome, PolicyAction, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, formed
 
 FAIL_JOB, IGNORE, COUNT = PolicyAction.FAIL_JOB, PolicyAction.IGNORE, PolicyAction.COUNT
@@ -16,7 +16,7 @@ def matched(action: PolicyAction, rule: int = 0) -> Matched:
     return Matched(rule, action, f"rule {rule} says {action}")
 
 
-def fail(job: JobOnPaper, index: int, by: Matched | None = None, cause: str = Cause.WORKER_FAILED) -> None:
+def fail(job: JobOnPaper, index: int, by: Matched | None = None, cause: str = RequestCause.WORKER_FAILED) -> None:
     """Its processes fail, and it joins again."""
     join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=cause, detail="exit code 42")
     job.change(index, request=join, matched=by)
@@ -39,7 +39,7 @@ class TestFailJob:
 
     def test_no_new_pod_is_waited_for(self) -> None:
         job = formed(2)
-        job.leave(1, Cause.TRAINER_LEFT)
+        job.leave(1, RequestCause.TRAINER_LEFT)
         job.rejoin(0)
         assert job.phase == "2 Forming"
         job.change(1, pod=PodState.CRASH_LOOP, matched=matched(FAIL_JOB))
@@ -57,7 +57,7 @@ class TestFailJob:
 
     def test_what_is_known_survives_a_new_operator_and_the_pod(self) -> None:
         job = formed(2)
-        job.leave(1, Cause.TRAINER_LEFT)
+        job.leave(1, RequestCause.TRAINER_LEFT)
         job.change(1, pod=PodState.FAILED, matched=matched(FAIL_JOB))
         job.take_over()
         job.rejoin(0)
@@ -129,7 +129,7 @@ class TestIgnore:
 
     def test_a_pod_that_fails_does_not_count_and_is_replaced(self) -> None:
         job = formed(2, max_restarts=0)
-        job.leave(1, Cause.TRAINER_LEFT)
+        job.leave(1, RequestCause.TRAINER_LEFT)
         job.change(1, pod=PodState.FAILED, matched=matched(IGNORE))
         job.rejoin(0)
         job.up(1)
@@ -194,14 +194,14 @@ class TestOfWhichRound:
         job.scale(3)
         job.up(2)
         assert job.phase == "2 Forming"
-        fail(job, 1, matched(FAIL_JOB), cause=Cause.MEMBERSHIP_CHANGED)
+        fail(job, 1, matched(FAIL_JOB), cause=RequestCause.MEMBERSHIP_CHANGED)
         job.rejoin(0)
         assert (job.phase, job.state.restarts) == ("2 Formed", 0)
 
     def test_who_heard_of_the_end_first_still_tells_of_its_failure(self) -> None:
         job = formed(2)
         fail(job, 0)
-        fail(job, 1, matched(FAIL_JOB), cause=Cause.MEMBERSHIP_CHANGED)
+        fail(job, 1, matched(FAIL_JOB), cause=RequestCause.MEMBERSHIP_CHANGED)
         assert (job.phase, job.state.outcome) == ("2 Closed", Outcome.FAILED)
 
     def test_who_was_told_to_leave_is_not_asked(self) -> None:
@@ -224,7 +224,7 @@ class TestTrainingThatLivesOn:
     ) -> None:
         job = formed(3)
         job.live(0, 1, 2)
-        leave = Request(type=RequestType.LEAVE, cause=Cause.WORKER_FAILED, detail="exit code 42")
+        leave = Request(type=RequestType.LEAVE, cause=RequestCause.WORKER_FAILED, detail="exit code 42")
         job.change(1, request=leave, matched=matched(action))
         job.rejoin(0, live=True)
         assert job.phase == "2 Forming"
@@ -234,7 +234,7 @@ class TestTrainingThatLivesOn:
     def test_and_not_again_when_it_comes_back(self) -> None:
         job = formed(3)
         job.live(0, 1, 2)
-        job.change(1, request=Request(type=RequestType.LEAVE, cause=Cause.WORKER_FAILED), matched=matched(COUNT))
+        job.change(1, request=Request(type=RequestType.LEAVE, cause=RequestCause.WORKER_FAILED), matched=matched(COUNT))
         job.rejoin(0, 2, live=True)
         job.rejoin(1, live=True)
         job.rejoin(0, 2, live=True)

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, State, Worker, decide
-from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
 from support.job_on_paper import JobOnPaper
 
 MAX_WORKERS = 8
-CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])
+CAUSES = st.sampled_from([RequestCause.STARTED, RequestCause.WORKER_FAILED, RequestCause.MEMBERSHIP_CHANGED, RequestCause.RENEWED])
 LEAVES = st.sampled_from(
     [
-        Cause.AGENT_LOST,
-        Cause.STORE_NOT_READY,
-        Cause.TRAINER_LEFT,
-        Cause.POD_STOPPING,
-        Cause.WORKER_FAILED,
-        Cause.MEMBERSHIP_CHANGED,
+        RequestCause.AGENT_LOST,
+        RequestCause.STORE_NOT_READY,
+        RequestCause.TRAINER_LEFT,
+        RequestCause.POD_STOPPING,
+        RequestCause.WORKER_FAILED,
+        RequestCause.MEMBERSHIP_CHANGED,
     ]
 )
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
@@ -136,7 +136,7 @@ class JobLife(RuleBasedStateMachine):
 
     @has_pods
     @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2), live=st.booleans())
-    def join(self, number: int, cause: Cause, behind: int, live: bool) -> None:
+    def join(self, number: int, cause: RequestCause, behind: int, live: bool) -> None:
         worker = self.some(number)
         if worker.id is not None:
             after = max(0, self.job.state.last_formed - behind)
@@ -159,14 +159,14 @@ class JobLife(RuleBasedStateMachine):
         for worker in list(self.job.workers.values()):
             if worker.id is None:
                 self.job.ids += 1
-            join = self.joins(self.job.state.last_formed, Cause.MEMBERSHIP_CHANGED, live=live)
+            join = self.joins(self.job.state.last_formed, RequestCause.MEMBERSHIP_CHANGED, live=live)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
                 id = worker.id or f"{self.job.ids:x}"
                 self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
 
     @has_pods
     @rule(number=NUMBER, cause=LEAVES)
-    def leave(self, number: int, cause: Cause) -> None:
+    def leave(self, number: int, cause: RequestCause) -> None:
         self.set(self.some(number), request=Request(type=RequestType.LEAVE, cause=cause))
 
     @has_pods
@@ -196,7 +196,7 @@ class JobLife(RuleBasedStateMachine):
     def next_torchrun(self, number: int) -> None:
         worker = self.some(number)
         if worker.asks(RequestType.FINISH) and worker.pod is PodState.RUNNING and worker.request:
-            join = self.joins(self.job.state.last_formed, Cause.STARTED)
+            join = self.joins(self.job.state.last_formed, RequestCause.STARTED)
             self.set(worker, request=replace(join, stage=worker.request.stage + 1))
 
     @has_pods
@@ -262,7 +262,7 @@ class JobLife(RuleBasedStateMachine):
         pod_key = (index, job.state.replacements.get(index, 0) + ahead)
         if pod_key not in job.workers:
             job.ids += 1
-            join = self.joins(job.state.last_formed, Cause.STARTED)
+            join = self.joins(job.state.last_formed, RequestCause.STARTED)
             job.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{job.ids:x}", request=join)
             self.look()
 

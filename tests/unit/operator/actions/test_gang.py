@@ -17,7 +17,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.actions import gang as gang_module
 from elasticjob_operator.actions import leftovers
 from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFUSED_SECONDS, WAITING_SECONDS, Gang
-from elasticjob_operator.actions.leftovers import LOOK_SECONDS, Leftovers
+from elasticjob_operator.actions.leftovers import LOOK_SECONDS, LeftoverWorkloads
 from elasticjob_operator.cluster import workloads as workloads_module
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import Listing
@@ -492,7 +492,7 @@ async def test_what_an_orphaning_deletion_has_left_is_deleted_when_its_pods_have
     await Life(server).step()
     key = Key("ml", "digits")
     left(server)
-    for gone in (Leftovers(server.client(), ()), Leftovers(server.client(), ("ml",))):
+    for gone in (LeftoverWorkloads(server.client(), ()), LeftoverWorkloads(server.client(), ("ml",))):
         assert await gone.release(key) == LOOK_SECONDS, "a later operator finds it by itself"
         assert await gone.release(Key("ml", "another")) is None
     assert server.took() == []
@@ -511,7 +511,7 @@ async def test_what_could_not_be_listed_at_a_take_over_is_looked_for_again(
     await Life(server).step()
     left(server)
     del server.objects["pods/digits-0-0"]
-    gone, key, now = Leftovers(server.client(), ()), Key("ml", "digits"), 0.0
+    gone, key, now = LeftoverWorkloads(server.client(), ()), Key("ml", "digits"), 0.0
     monkeypatch.setattr(leftovers, "time", SimpleNamespace(monotonic=lambda: now))
     server.refuses["GET workloads"] = AWAY
     assert await gone.release(key) == LOOK_SECONDS
@@ -559,7 +559,7 @@ async def test_a_job_of_the_name_that_wants_none_lets_go_of_it_when_the_pods_hav
 async def test_a_job_of_the_name_without_a_queue_lets_go_of_it_under_another_operator(server: Kueue) -> None:
     await Life(server).step()
     left(server)
-    leftovers, key = Leftovers(server.client(), ()), Key("ml", "digits")
+    leftovers, key = LeftoverWorkloads(server.client(), ()), Key("ml", "digits")
     assert leftovers.may_be_of(key), "nobody has looked"
     await leftovers.take_over()
     assert leftovers.may_be_of(key)
@@ -589,7 +589,7 @@ async def test_what_an_earlier_job_may_have_left_is_looked_for_once_where_it_can
 async def test_a_workload_of_a_job_that_is_deleted_with_its_own_is_left_to_the_garbage_collector(server: Kueue) -> None:
     await Life(server).step()
     server.took()
-    gone, key = Leftovers(server.client(), ()), Key("ml", "digits")
+    gone, key = LeftoverWorkloads(server.client(), ()), Key("ml", "digits")
     gone.expect(key)
     assert await gone.release(key) == LOOK_SECONDS
     server.objects.clear()

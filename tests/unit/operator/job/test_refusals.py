@@ -18,7 +18,7 @@ from elasticjob_operator.actions.worker_pods import GOING_SECONDS, WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
-from elasticjob_operator.job.refusals import Refusal as Told
+from elasticjob_operator.job.refusals import PodRefusal as Told
 from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal

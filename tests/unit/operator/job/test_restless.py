@@ -9,7 +9,7 @@ import pytest
 from elasticjob.api import ElasticWorkerStatus
 from elasticjob.rendezvous import Decision
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause
+from elasticjob.terms import RequestCause
 from elasticjob_operator.job.restless import Restless
 from support.job_on_paper import JobOnPaper
 from support.statuses import report
@@ -36,10 +36,10 @@ class Job(JobOnPaper):
     def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
         return {worker.pod_key: ElasticWorkerStatus(step=self.step_of_0) for worker in self.workers.values()}
 
-    def come_back(self, cause: Cause = Cause.MEMBERSHIP_CHANGED, seconds: float = 2) -> None:
+    def come_back(self, cause: RequestCause = RequestCause.MEMBERSHIP_CHANGED, seconds: float = 2) -> None:
         """Worker 0 takes the round for over, and the other joins with it."""
         self.join(0, cause=cause)
-        self.join(1, cause=Cause.MEMBERSHIP_CHANGED)
+        self.join(1, cause=RequestCause.MEMBERSHIP_CHANGED)
         self.wait(seconds, (0, 1))
 
 
@@ -67,9 +67,9 @@ def test_no_other_end_of_a_round_has_a_worker_replaced(between: str) -> None:
         job.step_of_0 += between == "a step"
         fails = between == "a failure" and number % 2
         if between == "another's end":
-            job.join(1, cause=Cause.WORKER_FAILED)
-            job.join(0, cause=Cause.MEMBERSHIP_CHANGED)
+            job.join(1, cause=RequestCause.WORKER_FAILED)
+            job.join(0, cause=RequestCause.MEMBERSHIP_CHANGED)
         else:
-            job.come_back(Cause.WORKER_FAILED if fails else Cause.MEMBERSHIP_CHANGED, 21 if between == "time" else 2)
+            job.come_back(RequestCause.WORKER_FAILED if fails else RequestCause.MEMBERSHIP_CHANGED, 21 if between == "time" else 2)
     assert job.state.round > 8
     assert job.lost == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.reading import End, Pod
+from elasticjob.reading import Termination, Pod
 from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.announced import AnnouncedReasons
@@ -17,7 +17,7 @@ from support.waiting_pods import BACK_OFF, CAUSES, ENDED, STAGE_FINISHED, init, 
 
 
 def test_what_torchrun_says_of_its_success_is_no_reason_for_a_containers_end() -> None:
-    assert exit_of(End.read(STAGE_FINISHED)) == "exit code 3"
+    assert exit_of(Termination.read(STAGE_FINISHED)) == "exit code 3"
 
 
 @pytest.mark.parametrize(("status", "reason", "said"), CAUSES)

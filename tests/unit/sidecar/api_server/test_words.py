@@ -9,16 +9,16 @@ import itertools
 
 import pytest
 
-from elasticjob.api import Cause, Member, Members, RequestType, Stall, WorkerRequest
+from elasticjob.api import RequestCause, Member, Members, RequestType, Stall, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, Unavailable
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from support.faulty_kube import FaultyKube, Json
 from support.records import record_of, running
 
 pytestmark = pytest.mark.looptime
 
-JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
+JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=RequestCause.STARTED)
 TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
 
 
@@ -251,7 +251,7 @@ async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
         await record.written()
         record.suspect(TWO)
         record.ack(7)
-        record.report(Progress(step=5))
+        record.report(ScriptProgress(step=5))
         await at_once(kube, suspects="1-2/a.0", ack=7, step=5)
     assert kube.count("status") == 1
 
@@ -313,7 +313,7 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_
         await record.written()
         record.handed(1, rank)
         for step in range(200):
-            record.report(Progress(step=step, total=200, metrics={"loss": 0.5}))
+            record.report(ScriptProgress(step=step, total=200, metrics={"loss": 0.5}))
             await asyncio.sleep(0.5)
             if step % shown_after == shown_after - 1:
                 record.progress_shown({**status(kube), "summary": "what people read"})
@@ -326,7 +326,7 @@ async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_ra
         await record.written()
         record.handed(1, 1)
         await asyncio.sleep(20)
-        record.report(Progress(step=5))
+        record.report(ScriptProgress(step=5))
         await asyncio.sleep(20)
         assert "step" not in status(kube)
         record.handed(2, 0)
@@ -398,6 +398,6 @@ async def test_the_share_that_a_script_waits_is_written_with_what_it_reports() -
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         record.handed(3, 0)
-        record.report(Progress(step=1, waits=0.25))
+        record.report(ScriptProgress(step=1, waits=0.25))
         await asyncio.sleep(30)
         assert status(kube)["waits"] == 0.25

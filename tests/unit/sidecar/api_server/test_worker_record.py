@@ -9,17 +9,17 @@ from copy import deepcopy
 
 import pytest
 
-from elasticjob.api import Cause, RequestType, WorkerRequest
+from elasticjob.api import RequestCause, RequestType, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from support.faulty_kube import FaultyKube, Json
 from support.records import ME, record_of, running
 
 pytestmark = pytest.mark.looptime
 
-JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
-LEAVE = WorkerRequest(type=RequestType.LEAVE, cause=Cause.AGENT_LOST)
+JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=RequestCause.STARTED)
+LEAVE = WorkerRequest(type=RequestType.LEAVE, cause=RequestCause.AGENT_LOST)
 FINISH = WorkerRequest(type=RequestType.FINISH, round=4)
 
 
@@ -133,7 +133,7 @@ async def test_the_same_request_is_not_written_twice() -> None:
     async with running(record):
         record.want(JOIN)
         await record.written()
-        record.want(WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED))
+        record.want(WorkerRequest(type=RequestType.JOIN, after=3, cause=RequestCause.STARTED))
         await record.written()
     assert kube.count("create") + kube.count("replace") == 1
 
@@ -210,10 +210,10 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
     record = record_of(kube)
     async with running(record):
         record.handed(4, 1)
-        record.report(Progress(10, 100, {"loss": 0.5, "accuracy": 0.9}))
+        record.report(ScriptProgress(10, 100, {"loss": 0.5, "accuracy": 0.9}))
         await asyncio.sleep(5.1)
         first = kube.workers["job-0-0"]["status"]
-        record.report(Progress(20, None, {"loss": 0.25}))
+        record.report(ScriptProgress(20, None, {"loss": 0.25}))
         await asyncio.sleep(5.1)
     metrics = {"loss": 0.5, "accuracy": 0.9}
     assert first == {"heartbeat": 1, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
@@ -243,11 +243,11 @@ async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come()
     async with running(record):
         await record.written()
         began = asyncio.get_running_loop().time()
-        record.report(Progress(9, 10))
+        record.report(ScriptProgress(9, 10))
         record.want(FINISH)
         record.end()
         await record.written(report=True)
-        record.report(Progress(10, 10))
+        record.report(ScriptProgress(10, 10))
         await record.written(report=True)
         assert asyncio.get_running_loop().time() - began < 0.1
         assert kube.workers["job-0-0"]["status"]["step"] == 10
@@ -342,10 +342,10 @@ async def test_metrics_that_somebody_else_wrote_are_cleared_too() -> None:
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.report(Progress(1, 10, {"loss": 0.5}))
+        record.report(ScriptProgress(1, 10, {"loss": 0.5}))
         await asyncio.sleep(5.1)
         kube.patch("job-0-0", {"status": {"metrics": {"foreign": 1.0}}})
-        record.report(Progress(2, 10, {"loss": 0.25}))
+        record.report(ScriptProgress(2, 10, {"loss": 0.25}))
         await asyncio.sleep(6)
         assert kube.workers["job-0-0"]["status"]["metrics"] == {"loss": 0.25}
 
@@ -403,7 +403,7 @@ async def test_requests_that_follow_each_other_do_not_put_the_report_off_for_eve
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.report(Progress(step=7))
+        record.report(ScriptProgress(step=7))
         for second in range(30):
             record.want(LEAVE if second % 2 else JOIN)
             await asyncio.sleep(1)

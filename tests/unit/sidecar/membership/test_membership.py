@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import RequestCause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Handed, Torchrun
-from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode, Move, move_out_of
+from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalModeChange, Mode, ModeChange, move_out_of
 from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.view import has_changed, view_of
@@ -117,11 +117,11 @@ class Player:
         self.worker.detached(self.streams[trainer], self.now)
 
     def do_join(self, trainer: str, after: str, cause: str = "Started", patience: str = "600") -> None:
-        self.worker.join(trainer, int(after), Cause(cause), float(patience), trainer, self.now)
+        self.worker.join(trainer, int(after), RequestCause(cause), float(patience), trainer, self.now)
 
     def do_live(self, trainer: str, after: str) -> None:
         """It joins with the processes that it has."""
-        cause = Cause.MEMBERSHIP_CHANGED
+        cause = RequestCause.MEMBERSHIP_CHANGED
         self.worker.join(trainer, int(after), cause, 600.0, trainer, self.now, live=True)
 
     def do_opt(self, trainer: str, round: str) -> None:
@@ -130,7 +130,7 @@ class Player:
 
     def do_mend(self, trainer: str, exit_code: str) -> None:
         failure = Failure(f"exit code {exit_code}", int(exit_code), FailureKind.EXIT_CODE)
-        self.worker.leave(trainer, Cause.WORKER_FAILED, failure)
+        self.worker.leave(trainer, RequestCause.WORKER_FAILED, failure)
 
     def do_interrupt(self, trainer: str) -> None:
         self.worker.join_dropped(trainer)
@@ -139,7 +139,7 @@ class Player:
         self.worker.store_posted(trainer, int(round), int(port))
 
     def do_leave(self, trainer: str) -> None:
-        self.worker.leave(trainer, Cause.TRAINER_LEFT)
+        self.worker.leave(trainer, RequestCause.TRAINER_LEFT)
 
     def do_finish(self, trainer: str, round: str) -> None:
         self.worker.finish(trainer, int(round))
@@ -960,14 +960,14 @@ class RandomWalk:
             elif act == "join":
                 self.ticket += 1
                 after = self.random.choice([now.held, now.held, 0])
-                worker.join(self.current, after, Cause.STARTED, 60, self.ticket, self.now)
+                worker.join(self.current, after, RequestCause.STARTED, 60, self.ticket, self.now)
                 self.tickets.add(self.ticket)
             elif act == "die":
                 worker.detached(self.stream, self.now)
             elif act == "interrupt":
                 worker.join_dropped(self.ticket)
             elif act == "leave":
-                worker.leave(self.current, Cause.TRAINER_LEFT)
+                worker.leave(self.current, RequestCause.TRAINER_LEFT)
             else:
                 worker.store_posted(self.current, now.held, 4000)
         except Refused:
@@ -1017,7 +1017,7 @@ def test_invariants_hold_on_a_random_walk(seed: int) -> None:
 def test_the_transcripts_take_every_move_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = set()
 
-    def noted(mode: Mode, event: str) -> Move:
+    def noted(mode: Mode, event: str) -> ModeChange:
         taken.add((mode, event))
         return move_out_of(mode, event)
 
@@ -1031,7 +1031,7 @@ def test_there_is_no_other_move() -> None:
     events = {move.event for move in MOVES}
     assert len(TABLE) == sum(len(move.sources) for move in MOVES)
     for mode, event in set(product(Mode, events)) - TABLE.keys():
-        with pytest.raises(IllegalMove, match=f"the worker is {mode}: {event} is no move out of that"):
+        with pytest.raises(IllegalModeChange, match=f"the worker is {mode}: {event} is no move out of that"):
             move_out_of(mode, event)
 
 

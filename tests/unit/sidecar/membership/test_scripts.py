@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus
+from elasticjob.api import RequestCause, Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused
@@ -29,7 +29,7 @@ class Pod:
 
     def __post_init__(self) -> None:
         self.worker.attached("trainer", 0)
-        self.join(0, Cause.STARTED)
+        self.join(0, RequestCause.STARTED)
         self.job(FORMING, 3)
         self.job(FORMED, 3)
         self.worker.store_posted("trainer", 3, 5000)
@@ -44,7 +44,7 @@ class Pod:
         self.worker.job_seen(RendezvousStatus(phase=phase, round=round, **known), self.now)
         self.look()
 
-    def join(self, after: int, cause: Cause, *, live: bool = False) -> None:
+    def join(self, after: int, cause: RequestCause, *, live: bool = False) -> None:
         self.worker.join("trainer", after, cause, 60, "ticket", self.now, live=live)
         self.look()
 
@@ -145,7 +145,7 @@ def test_no_other_end_is_held(pod: Pod, phase: RendezvousPhase, round: int) -> N
 def test_a_trainer_that_comes_back_by_itself_is_not_held(pod: Pod) -> None:
     pod.scripts.opened("a", saves=True)
     pod.plan()
-    pod.join(3, Cause.WORKER_FAILED)
+    pod.join(3, RequestCause.WORKER_FAILED)
     assert not pod.scripts.hold
 
 
@@ -186,11 +186,11 @@ def test_an_end_that_processes_live_through_is_none_for_them(pod: Pod) -> None:
 def test_who_lived_through_an_earlier_end_may_not_live_through_this_one(pod: Pod) -> None:
     pod.worker.lives("trainer", 3)
     pod.plan()
-    pod.join(3, Cause.MEMBERSHIP_CHANGED)
+    pod.join(3, RequestCause.MEMBERSHIP_CHANGED)
     pod.job(FORMED, 4)
     pod.job(FORMING, 5, planned=True)
     assert is_ending(pod)
-    pod.join(4, Cause.MEMBERSHIP_CHANGED, live=True)
+    pod.join(4, RequestCause.MEMBERSHIP_CHANGED, live=True)
     pod.job(FORMED, 5)
     pod.job(FORMING, 6, planned=True)
     assert not is_ending(pod)
@@ -240,6 +240,6 @@ def test_one_process_speaks_for_the_worker(pod: Pod) -> None:
     ranks = [2, 3, 1, 2, 1]
     assert [pod.scripts.may_report(pod.standing, rank) for rank in ranks] == [True, False, True, False, True]
     pod.plan()
-    pod.join(3, Cause.MEMBERSHIP_CHANGED)
+    pod.join(3, RequestCause.MEMBERSHIP_CHANGED)
     pod.job(FORMED, 4)
     assert pod.scripts.may_report(pod.standing, 2)  # another round, other processes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Member, ProcessState, RendezvousPhase, RendezvousStatus, Stall
+from elasticjob.api import RequestCause, Member, ProcessState, RendezvousPhase, RendezvousStatus, Stall
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused
@@ -28,7 +28,7 @@ class Pod:
 
     def __post_init__(self) -> None:
         self.worker.attached("trainer", 0)
-        self.join(0, Cause.STARTED)
+        self.join(0, RequestCause.STARTED)
         self.job(FORMING, 3)
         self.job(FORMED, 3)
 
@@ -41,7 +41,7 @@ class Pod:
         self.worker.job_seen(RendezvousStatus(phase=phase, round=round, **known), self.now)
         self.look()
 
-    def join(self, after: int, cause: Cause) -> None:
+    def join(self, after: int, cause: RequestCause) -> None:
         self.worker.join("trainer", after, cause, 60, "ticket", self.now)
         self.look()
 
@@ -212,7 +212,7 @@ def test_a_round_that_is_over_stalls_no_more(pod: Pod, end: str) -> None:
 def test_the_next_round_begins_anew(pod: Pod) -> None:
     pod.report(7)
     pod.job(FORMING, 4)
-    pod.join(3, Cause.MEMBERSHIP_CHANGED)
+    pod.join(3, RequestCause.MEMBERSHIP_CHANGED)
     pod.job(FORMED, 4)
     pod.look(after=3600)
     assert pod.word is None

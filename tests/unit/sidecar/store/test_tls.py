@@ -28,7 +28,7 @@ from elasticjob.api import Member
 from elasticjob.kube.errors import Denied, Unavailable
 from elasticjob.kube.retry import Backoff
 from elasticjob.members import Members
-from elasticjob_sidecar.api_server.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
@@ -304,7 +304,7 @@ async def test_a_sidecar_whose_requests_are_refused_while_a_round_stands_is_not_
     await pair.form()
     for worker in pair.workers:
         worker.sidecar.record.end()
-        worker.sidecar.record.report(Progress(1, 10))
+        worker.sidecar.record.report(ScriptProgress(1, 10))
         worker.sidecar.watch.again()
     await until(lambda: answers(503))
     status, told = await page("trouble")

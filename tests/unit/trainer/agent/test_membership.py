@@ -9,7 +9,7 @@ import time
 import pytest
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.membership import Membership
+from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.sidecar import client
@@ -23,7 +23,7 @@ JOIN = "POST /v1/rendezvous"
 
 
 def make(sidecar, run_id=RUN_ID, **config):
-    return Membership(parse_settings(f"127.0.0.1:{sidecar.port}", run_id, {"sidecar_timeout": 3, **config}))
+    return AgentMembership(parse_settings(f"127.0.0.1:{sidecar.port}", run_id, {"sidecar_timeout": 3, **config}))
 
 
 @pytest.fixture

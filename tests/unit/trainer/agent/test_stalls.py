@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks
-from elasticjob_torch.agent.stalls import Stalls, states_of, training_process, write_stacks
+from elasticjob_torch.agent.stalls import StallInspector, states_of, training_process, write_stacks
 from elasticjob_torch.wire import Phase, ProcessState, View
 from support.waiting import joined, wait_until
 
@@ -88,11 +88,11 @@ def test_who_uses_a_gpu_is_not_said_to_compute(start, monkeypatch):
 
 
 class Looked:
-    """What `Stalls` tells, and in which log lines."""
+    """What `StallInspector` tells, and in which log lines."""
 
     def __init__(self):
         self.told = []
-        self.stalls = Stalls(lambda *said: self.told.append(said))
+        self.stalls = StallInspector(lambda *said: self.told.append(said))
 
     def look(self, *processes, stalled=True, handed=3):
         self.stalls.look(View(round=3, phase=Phase.FORMED, handed=handed, stalled=stalled), processes)

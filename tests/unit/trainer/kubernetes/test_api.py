@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob_torch.kubernetes import api as api_module
-from elasticjob_torch.kubernetes.access import Access
+from elasticjob_torch.kubernetes.access import InClusterConfig
 from elasticjob_torch.kubernetes.api import ApiClient, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from support.canned_server import ADDRESS, CannedServer
@@ -64,7 +64,7 @@ class SlowServer(CannedServer):
 
 def client_of(server: CannedServer, folder: Path, answer_seconds: float = 30.0) -> ApiClient:
     (folder / "token").write_text("token")
-    return ApiClient(Access(ADDRESS, server.port, folder), SharedClock(), answer_seconds)
+    return ApiClient(InClusterConfig(ADDRESS, server.port, folder), SharedClock(), answer_seconds)
 
 
 async def get(client: ApiClient) -> dict[str, Any]:

@@ -207,7 +207,7 @@ class TestReport:
         assert (first["step"], first["total"], first["metrics"]) == (MAX_JSON_INTEGER, MAX_JSON_INTEGER, {"speed": 1.5})
         assert (last["step"], last["total"]) == (0, MAX_JSON_INTEGER)
         for said in (first, last):
-            wire.Report.from_json(said)
+            wire.ProgressReport.from_json(said)
 
     def test_the_share_of_the_time_that_it_waits(self, clean):
         class Clock:
@@ -257,7 +257,7 @@ class TestReport:
         request.getfixturevalue(place)
         with pytest.raises(kind, match=rf"^report\(\): .*{said}"):
             elasticjob_torch.report(**arguments)
-        assert script._progress == client.Progress()
+        assert script._progress == client.ReportedProgress()
 
     def test_numbers_of_other_kinds_are_numbers(self, job, sidecar):
         class Tensor:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob_torch.warm import handed as handed_module
-from elasticjob_torch.warm.progress import Progress
+from elasticjob_torch.warm.progress import SessionProgress
 from support.waiting import exit_code, wait_until
 
 LOOK = """
@@ -402,7 +402,7 @@ def in_an_import(agent):
 
 def test_one_that_hangs_in_an_import_is_killed_some_time_after_its_orders(agent, monkeypatch, in_an_import):
     process, _ = in_an_import
-    agent.pool._handed.progress[0] = Progress(lambda: (0, 0))
+    agent.pool._handed.progress[0] = SessionProgress(lambda: (0, 0))
     monkeypatch.setattr(handed_module, "_STILL_SECONDS", 0.1)
     assert exit_code(process) == -signal.SIGKILL
     agent.heard("not imported early any more: library (it hangs when it is early")
@@ -413,7 +413,7 @@ def test_one_that_hangs_in_an_import_is_killed_some_time_after_its_orders(agent,
 def test_one_that_makes_progress_may_take_longer(agent, monkeypatch, in_an_import):
     process, go = in_an_import
     work = itertools.count()
-    agent.pool._handed.progress[0] = Progress(lambda: (next(work), 0))
+    agent.pool._handed.progress[0] = SessionProgress(lambda: (next(work), 0))
     monkeypatch.setattr(handed_module, "_STILL_SECONDS", 0.0)
     wait_until("many looks at it", lambda: next(work) > 5)
     go.touch()
@@ -424,6 +424,6 @@ def test_one_that_makes_progress_may_take_longer(agent, monkeypatch, in_an_impor
 
 def test_but_not_for_ever(agent, monkeypatch, in_an_import):
     work = itertools.count()
-    agent.pool._handed.progress[0] = Progress(lambda: (next(work), 0))
+    agent.pool._handed.progress[0] = SessionProgress(lambda: (next(work), 0))
     monkeypatch.setattr(handed_module, "_ANSWER_SECONDS", 0.1)
     assert exit_code(in_an_import[0]) == -signal.SIGKILL

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from elasticjob_torch.warm.progress import Progress, work_of
+from elasticjob_torch.warm.progress import SessionProgress, work_of
 from support.waiting import wait_until
 
 
 def test_it_stands_still_since_its_last_work():
     now, work = 100.0, (0, 0)
-    progress = Progress(lambda: work, lambda: now)
+    progress = SessionProgress(lambda: work, lambda: now)
     assert progress.still_for() == 0
     now = 101.0
     assert progress.still_for() == 1
@@ -29,7 +29,7 @@ def test_it_stands_still_since_its_last_work():
 def test_where_nobody_could_look_it_may_have_been_unable_to_work_too():
     """As on a node that stood still."""
     now = 100.0
-    progress = Progress(lambda: (0, 0), lambda: now)
+    progress = SessionProgress(lambda: (0, 0), lambda: now)
     assert progress.still_for() == 0
     now = 1000.0
     assert progress.still_for() < 10
