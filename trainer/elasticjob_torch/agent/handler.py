@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's `RendezvousHandler` over the sidecar: the interface that the agent calls, in torch's terms.
 
-The sidecar knows the rounds, and `AgentMembership` this agent's part in them. This module combines both with the round's
-store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with ``SystemExit(75)`` when
-the worker is scaled away or the job is complete without it (torch's own graceful-exit error exits 1), with one sentence
-on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
+The sidecar knows the rounds, and `AgentMembership` this agent's part in them. This module combines both with the
+round's store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with
+``SystemExit(75)`` when the worker is scaled away or the job is complete without it (torch's own graceful-exit error
+exits 1), with one sentence on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _KEEP_ALIVE_MAX_ATTEMPT = 3
 
 
 class SettingsError(ValueError):
-    """An option of torchrun that this backend cannot use; the message names it."""
+    """An option of torchrun that the backend cannot use; the message names it."""
 
 
 @dataclass(frozen=True)

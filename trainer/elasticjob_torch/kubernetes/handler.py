@@ -29,6 +29,7 @@ from torch.distributed.elastic.rendezvous import (
     dynamic_rendezvous,
 )
 
+from elasticjob_torch.agent.settings import SettingsError
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.kubernetes.access import NotInAPod, find_access
 from elasticjob_torch.kubernetes.api import ApiClient
@@ -36,7 +37,7 @@ from elasticjob_torch.kubernetes.backend import NAME, KubernetesRendezvousBacken
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
 from elasticjob_torch.kubernetes.keep_alive import WRITE_SECONDS, KeepAlive
-from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
+from elasticjob_torch.kubernetes.settings import parse_settings
 from elasticjob_torch.kubernetes.state import name_of_node
 from elasticjob_torch.kubernetes.store import KubernetesStore
 

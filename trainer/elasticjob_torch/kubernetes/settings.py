@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch.agent.settings import SettingsError
 from elasticjob_torch.kubernetes.heartbeats import Pace
 from elasticjob_torch.kubernetes.owner import Owner, OwnerError, parse_owner
 
@@ -35,10 +36,6 @@ _KNOWN = (*_DEFAULT_SECONDS, _BACKOFF, _OWNER)
 _ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
 _SENT_ALWAYS = "timeout"  # by torchrun itself; no dynamic rendezvous uses it
 _WITHOUT_EFFECT = (_SENT_ALWAYS, "read_timeout", "is_host", "store_type")  # c10d's, which scripts contain
-
-
-class SettingsError(ValueError):
-    """An option of torchrun that this backend cannot use; the message names it."""
 
 
 @dataclass(frozen=True)

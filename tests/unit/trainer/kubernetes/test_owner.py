@@ -6,7 +6,8 @@ import types
 
 import pytest
 
-from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
+from elasticjob_torch.agent.settings import SettingsError
+from elasticjob_torch.kubernetes.settings import parse_settings
 from support.dynamic_torch import stand_in
 
 torch = pytest.fixture(stand_in)

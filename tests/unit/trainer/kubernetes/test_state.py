@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob_torch.agent.settings import SettingsError
 from elasticjob_torch.kubernetes import clock as clock_module
 from elasticjob_torch.kubernetes.access import NotInAPod, find_access
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import Pace
 from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
-from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
+from elasticjob_torch.kubernetes.settings import parse_settings
 from elasticjob_torch.kubernetes.state import Header, StateCodec, StateError, read_kept
 from support.dynamic_torch import Node, State
 
