@@ -16,7 +16,7 @@ from elasticjob.reading import Pod
 from elasticjob.terms import Outcome
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.together import Pending, each
-from elasticjob_cli.cluster.transport import ApiError
+from elasticjob_cli.cluster.transport import RequestRefused
 from elasticjob_cli.defaults import DEFAULT_LEASE
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
@@ -139,7 +139,7 @@ def _seen(ask: Callable[[], list[Object]]) -> list[Object] | None:
     """The answer; None if the user may not see it."""
     try:
         return ask()
-    except ApiError as error:
+    except RequestRefused as error:
         if error.status != 403:
             raise
         return None
@@ -154,7 +154,7 @@ def leader_of(cluster: Cluster, job: Object, lease: str, asked: Pending[Object],
         beats = _is_new(found, cluster.now)
         if not beats and found.get("spec", {}).get("holderIdentity") and not _has_ended(job):
             beats, found = _is_renewed(cluster, found, namespace, name)
-    except ApiError as error:
+    except RequestRefused as error:
         return Leader(lease, readable=error.status == 404)
     behind = job.get("status", {}).get("observedGeneration") != job["metadata"].get("generation")
     lacks = _lacks(cluster, namespace, found) if ask_rights and beats and behind else None
@@ -190,7 +190,7 @@ def _lacks(cluster: Cluster, namespace: str, lease: Object) -> tuple[str, ...] |
         user = f"system:serviceaccount:{namespace}:{pod['spec']['serviceAccountName']}"
         allowed = each(lambda need: cluster.may(user, *need), NEEDS)
         return tuple(f"{verb} {what}" for (verb, _, what), may in zip(NEEDS, allowed, strict=True) if not may)
-    except ApiError:
+    except RequestRefused:
         return None
 
 
@@ -200,7 +200,7 @@ def _claims(cluster: Cluster, names: Sequence[str]) -> list[Object]:
     def claim(name: str) -> Object | None:
         try:
             return cluster.claim(name)
-        except ApiError as error:
+        except RequestRefused as error:
             if error.status != 404:
                 raise
             return None

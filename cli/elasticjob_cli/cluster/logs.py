@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from elasticjob.reading import Container
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.transport import ApiError, may_pass
+from elasticjob_cli.cluster.transport import RequestRefused, may_pass
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
@@ -118,7 +118,7 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
         try:
             seen, failing_since = see(cluster, name), None
         except CliError as error:
-            if isinstance(error, ApiError) and error.status == 404:
+            if isinstance(error, RequestRefused) and error.status == 404:
                 return
             failing_since = failing_since or time.monotonic()
             if not may_pass(error) or time.monotonic() - failing_since >= PATIENCE_SECONDS:
@@ -199,7 +199,7 @@ def _read(
         options["sinceSeconds"] = max(1, math.ceil(choice.since))
     try:
         text = cluster.log(worker.name, container, **options)
-    except ApiError as error:
+    except RequestRefused as error:
         if error.status in (400, 404):  # it has no log yet, or no longer
             return []
         raise

@@ -31,7 +31,7 @@ CONNECTIONS = 8  # kept open for later requests
 ONCE_MORE = urllib3.Retry(total=1, connect=0, redirect=0, status=0, other=0, read=1, raise_on_status=False)
 
 
-class ApiError(CliError):
+class RequestRefused(CliError):
     """The API server refused the request. `status`: the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -45,7 +45,7 @@ class NoAnswer(CliError):
 
 def may_pass(error: CliError) -> bool:
     """Whether the same request may succeed a moment later, for example while an API server restarts."""
-    away = isinstance(error, ApiError) and issubclass(kind_of(error.status), Unavailable)
+    away = isinstance(error, RequestRefused) and issubclass(kind_of(error.status), Unavailable)
     return away or isinstance(error, NoAnswer)
 
 
@@ -189,10 +189,10 @@ def _sentences() -> Iterator[None]:
         raise NoAnswer(f"the API server does not answer: {reason}; see --kubeconfig and --context") from error
 
 
-def _refusal(status: int, reason: str, body: bytes) -> ApiError:
+def _refusal(status: int, reason: str, body: bytes) -> RequestRefused:
     message = message_of(body) or f"{status} {printable(reason)}"
     if status == 401:
-        return ApiError(status, f"the API server does not know who you are ({message}): log in anew")
+        return RequestRefused(status, f"the API server does not know who you are ({message}): log in anew")
     if status == 404 and message.startswith(("404 page not found", "the server could not find the requested resource")):
-        return ApiError(status, "the cluster has no ElasticJobs: install the chart, or choose another --context")
-    return ApiError(status, message)
+        return RequestRefused(status, "the cluster has no ElasticJobs: install the chart, or choose another --context")
+    return RequestRefused(status, message)

@@ -15,7 +15,7 @@ from elasticjob.reading import Pod
 from elasticjob.rendezvous.words import round_of
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
-from elasticjob_cli.cluster.transport import ApiError, may_pass
+from elasticjob_cli.cluster.transport import RequestRefused, may_pass
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
 from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
@@ -223,7 +223,7 @@ def _may_see_pods(result: Change) -> bool:
     try:
         result.session.cluster.pods(result.before.name)
     except CliError as error:
-        if not isinstance(error, ApiError) or error.status != 403:
+        if not isinstance(error, RequestRefused) or error.status != 403:
             return True  # the wait will meet the error again, or it will have passed
         result.say(f"That they have ended cannot be seen: {error}")
         return False

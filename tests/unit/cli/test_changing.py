@@ -12,7 +12,7 @@ from elasticjob.objects import Object
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import waits
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.transport import ApiError, NoAnswer
+from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, condition, formed, pod
@@ -46,7 +46,7 @@ class Paper(Cluster):
         return []
 
     def lease(self, namespace: str, name: str) -> Object:
-        raise ApiError(404, "no lease")
+        raise RequestRefused(404, "no lease")
 
     def patch_job(self, name: str, patch: Object) -> Object:
         self.changes.append(patch["spec"])
@@ -75,7 +75,7 @@ class Blind(Paper):
     """Of a user who may not list pods."""
 
     def pods(self, job: str) -> list[Object]:
-        raise ApiError(403, "you may not list pods")
+        raise RequestRefused(403, "you may not list pods")
 
 
 def test_who_may_not_see_pods_does_not_wait_for_their_end(ask: Ask) -> None:
@@ -210,7 +210,7 @@ def test_a_job_that_is_closed_meanwhile_is_not_waited_for(ask: Ask) -> None:
     assert (done.exit_code, done.stderr) == (Exit.JOB_ENDED, "error: digits was closed meanwhile: closed by worker 0\n")
 
 
-AWAY = [NoAnswer("the API server does not answer"), ApiError(429, "busy"), ApiError(500, "broken"), ApiError(503, "b")]
+AWAY = [NoAnswer("the API server does not answer"), RequestRefused(429, "busy"), RequestRefused(500, "broken"), RequestRefused(503, "b")]
 
 
 @pytest.mark.parametrize("command", [("scale", "1"), ("suspend",), ("resume",)], ids=lambda command: command[0])
@@ -225,7 +225,7 @@ def test_a_wait_outlasts_an_api_server_that_is_away(ask: Ask, command: tuple[str
 @pytest.mark.parametrize(("status", "code"), [(401, Exit.REFUSED), (403, Exit.REFUSED), (404, Exit.NOT_FOUND)], ids=str)
 def test_a_refusal_ends_a_wait(ask: Ask, status: int, code: Exit) -> None:
     cluster = Paper(formed([0, 1]), formed([0], number=5))
-    cluster.failures = [ApiError(status, "no")]
+    cluster.failures = [RequestRefused(status, "no")]
     assert ask(cluster, "scale", "1").exit_code == code
 
 
@@ -239,7 +239,7 @@ def test_an_api_server_that_stays_away_is_waited_for_to_the_deadline(ask: Ask) -
 
 def test_a_change_is_told_once_the_api_server_has_taken_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: Paper, name: str, *_: object) -> Object:
-        raise ApiError(403, "you may not")
+        raise RequestRefused(403, "you may not")
 
     monkeypatch.setattr(Paper, "patch_job", refused)
     monkeypatch.setattr(Paper, "scale_job", refused)

@@ -11,7 +11,7 @@ from elasticjob.objects import Object
 from elasticjob_cli.cluster import logs
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
-from elasticjob_cli.cluster.transport import ApiError, NoAnswer
+from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
 from support.cli_jobs import NOW, ago, pod, scene
@@ -46,7 +46,7 @@ class Paper(Cluster):
     def log(self, pod: str, container: str, *, previous: bool = False, **options: Any) -> str:
         lines = self._written.get((pod, self._life(pod) - previous))
         if lines is None:
-            raise ApiError(400, "no log")
+            raise RequestRefused(400, "no log")
         tail = options.get("tailLines")
         return "".join(f"{line}\n" for line in (lines if tail is None else lines[-tail:]))
 
@@ -59,7 +59,7 @@ class Paper(Cluster):
     def _life(self, name: str) -> int:
         found = next((one for one in self._stages[0][1] if one["metadata"]["name"] == name), None)
         if found is None:
-            raise ApiError(404, f"no pod {name}")
+            raise RequestRefused(404, f"no pod {name}")
         return int(found["status"]["containerStatuses"][0]["restartCount"])
 
 
@@ -184,7 +184,7 @@ def test_a_job_that_is_deleted_ends_it(quick: None, monkeypatch: pytest.MonkeyPa
     assert next(found).text == "a"
 
     def gone(name: str) -> Object:
-        raise ApiError(404, "not found")
+        raise RequestRefused(404, "not found")
 
     monkeypatch.setattr(cluster, "job", gone)
     assert list(found) == []
@@ -209,12 +209,12 @@ def test_following_outlasts_an_api_server_that_is_away(quick: None, monkeypatch:
     cluster = Paper([first, first, last], written)
     found = follow(cluster, "digits", Choice())
     assert next(found).text == "a"
-    failing(cluster, monkeypatch, NoAnswer("away"), ApiError(429, "busy"), ApiError(503, "away"))
+    failing(cluster, monkeypatch, NoAnswer("away"), RequestRefused(429, "busy"), RequestRefused(503, "away"))
     assert [one.text for one in found] == ["elsewhere"]
 
 
 @pytest.mark.parametrize(
-    ("patience", "error"), [(0.3, NoAnswer("away")), (1000.0, ApiError(403, "no"))], ids=["away", "refused"]
+    ("patience", "error"), [(0.3, NoAnswer("away")), (1000.0, RequestRefused(403, "no"))], ids=["away", "refused"]
 )
 def test_following_ends_when_it_will_not_pass(
     quick: None, monkeypatch: pytest.MonkeyPatch, patience: float, error: CliError
@@ -233,7 +233,7 @@ def test_the_last_words_of_a_life_are_asked_for_again(quick: None, monkeypatch: 
     first, second = (job("0/ab.0"), [trainer(0, runs=True)]), (job("0/ab.0"), [trainer(0, life=1, runs=True)])
     last = (job("0/ab.0", ended=True), [trainer(0, life=1)])
     cluster = Paper([first, first, second, second, last], written)
-    asks, left = cluster.log, [ApiError(502, "no kubelet")]
+    asks, left = cluster.log, [RequestRefused(502, "no kubelet")]
 
     def log(pod: str, container: str, *, previous: bool = False, **options: Any) -> str:
         if previous and left:

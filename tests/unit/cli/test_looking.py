@@ -17,7 +17,7 @@ from elasticjob_cli.cluster import gather as gathering
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import Choice, Line
-from elasticjob_cli.cluster.transport import ApiError
+from elasticjob_cli.cluster.transport import RequestRefused
 from elasticjob_cli.commands import looking
 from elasticjob_cli.output import console
 from elasticjob_cli.reading.look import Look
@@ -68,7 +68,7 @@ class Paper(Cluster):
 
     def of_all_jobs(self, kind: Resource, *, everywhere: bool) -> list[Object]:
         if kind.plural in self.forbidden:
-            raise ApiError(403, "no")
+            raise RequestRefused(403, "no")
         scenes = [one.scene for one in self.looks if everywhere or one.namespace == self.namespace]
         found = {PODS: "pods", WORKERS: "records", EVENTS: "events", CLAIMS: "claims"}
         return [body for scene in scenes for body in getattr(scene, found[kind])]

@@ -13,7 +13,7 @@ import yaml
 from elasticjob.kube.names import user_agent
 from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.transport import ApiError, NoAnswer
+from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
 from elasticjob_cli.errors import CliError, Exit
 from support.stub_api import Pair, Stub, new_pair, stub_api
 
@@ -258,11 +258,11 @@ def test_a_proxy_is_asked_in_place_of_the_server(tmp_path: Path, monkeypatch: py
 def test_refusals_are_sentences(tmp_path: Path) -> None:
     with stub_api({DIGITS: 401, f"{DIGITS}s": b"<html>"}) as stub:
         cluster = cluster_of(tmp_path, stub.url)
-        with pytest.raises(ApiError, match=r"does not know who you are .*: log in anew"):
+        with pytest.raises(RequestRefused, match=r"does not know who you are .*: log in anew"):
             cluster.job("digits")
         with pytest.raises(CliError, match=f"what answers at {stub.url} is no API server"):
             cluster.job("digitss")
-        with pytest.raises(ApiError, match="not found") as error:
+        with pytest.raises(RequestRefused, match="not found") as error:
             cluster.job("other")
         assert error.value.code == Exit.NOT_FOUND
 
