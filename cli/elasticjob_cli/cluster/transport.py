@@ -60,7 +60,7 @@ class SyncTransport:
         self._pool: urllib3.PoolManager | None = None
 
     def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, **given: Any) -> bytes:
-        """The body of the answer. `given`: `body`, in bytes, and `content_type`. Raises ApiError and NoAnswer."""
+        """The body of the answer. `given`: `body`, in bytes, and `content_type`. Raises RequestRefused and NoAnswer."""
         limit = self._access.request_seconds
         with _sentences():
             answer = self._send(method, path, query, urllib3.Timeout(total=limit), preload=True, **given)
@@ -69,7 +69,7 @@ class SyncTransport:
             return answer.data
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The pieces of the answer as they arrive, until it ends or nothing arrives for long. Raises ApiError and
+        """The pieces of the answer as they arrive, until it ends or nothing arrives for long. Raises RequestRefused and
         NoAnswer."""
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=SILENT_SECONDS)
         with _sentences():

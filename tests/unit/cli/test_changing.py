@@ -12,7 +12,7 @@ from elasticjob.objects import Object
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import waits
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
+from elasticjob_cli.cluster.transport import NoAnswer, RequestRefused
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, condition, formed, pod

@@ -11,7 +11,7 @@ from elasticjob.objects import Object
 from elasticjob_cli.cluster import logs
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
-from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
+from elasticjob_cli.cluster.transport import NoAnswer, RequestRefused
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
 from support.cli_jobs import NOW, ago, pod, scene

@@ -13,7 +13,7 @@ import yaml
 from elasticjob.kube.names import user_agent
 from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
-from elasticjob_cli.cluster.transport import RequestRefused, NoAnswer
+from elasticjob_cli.cluster.transport import NoAnswer, RequestRefused
 from elasticjob_cli.errors import CliError, Exit
 from support.stub_api import Pair, Stub, new_pair, stub_api
 
