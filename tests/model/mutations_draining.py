@@ -184,8 +184,22 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.cache:Cache._jobs_on": (
             replace(
                 "draining: whoever changes a node wakes no job",
-                "any(pod.node in nodes for pod in view.pods.values())",
-                "not any(pod.node in nodes for pod in view.pods.values())",
+                "self._by_node.on(nodes)",
+                "self._by_node.on(())",
+                by="operator cache",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.note_pod": (
+            omit(
+                "draining: a pod that was made since the listing is on no node",
+                "self._by_node.move(key, _node_of(before), _node_of(view.pods.get(pod.name)))",
+                by="operator cache",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.replace_pods": (
+            omit(
+                "draining: a pod that a listing has taken away keeps its job on its node",
+                'for node in before.get(key, ()): self._by_node.move(key, node, "")',
                 by="operator cache",
             ),
         ),

@@ -3,7 +3,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
 from elasticjob.spec import CONTROLLER
 from elasticjob_operator.cluster.client import Listing
+from elasticjob_operator.cluster.jobs_by_node import JobsByNode
 from elasticjob_operator.job.view import JobView
 
 GONE_SECONDS = 60.0  # for so long a late answer may still contain a deleted object
@@ -39,6 +40,7 @@ class Cache:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
+        self._by_node: JobsByNode[Key] = JobsByNode()
         self._gone: dict[str, Deleted] = {}  # by uid
         self._most_gone = MOST_GONE
 
@@ -78,6 +80,7 @@ class Cache:
         view = self._views[key]
         before = view.pods.get(pod.name)
         self._note(view.pods, pod, deleted)
+        self._by_node.move(key, _node_of(before), _node_of(view.pods.get(pod.name)))
         is_news = deleted or before is None or before.version != pod.version
         if is_news:
             _heard(view)
@@ -133,7 +136,14 @@ class Cache:
         return list(there)
 
     def replace_pods(self, namespace: str | None, listing: Listing[Pod]) -> list[Key]:
-        return self._replace(namespace, listing, lambda view: view.pods)
+        before = {key: [pod.node for pod in self._views[key].pods.values()] for key in self._keys_in(namespace)}
+        keys = self._replace(namespace, listing, lambda view: view.pods)
+        for key in keys:
+            for node in before.get(key, ()):
+                self._by_node.move(key, node, "")
+            for pod in self._views[key].pods.values():
+                self._by_node.move(key, "", pod.node)
+        return keys
 
     def replace_workers(self, namespace: str | None, listing: Listing[Record]) -> list[Key]:
         return self._replace(namespace, listing, lambda view: view.workers)
@@ -153,11 +163,13 @@ class Cache:
         now = self._nodes.get(node.name)
         return (before.taints if before else ()) != (now.taints if now else ())
 
-    def _jobs_on(self, nodes: Set[str]) -> list[Key]:
-        """The jobs with pods on any of these nodes. Looks at every pod, of which there may be very many."""
-        if not nodes:
-            return []
-        return [key for key, view in self._views.items() if any(pod.node in nodes for pod in view.pods.values())]
+    def _jobs_on(self, nodes: Collection[str]) -> list[Key]:
+        """The jobs with pods on any of these nodes, in the order in which they became known."""
+        found = self._by_node.on(nodes)
+        return [key for key in self._views if key in found] if len(found) > 1 else [*found]
+
+    def _keys_in(self, namespace: str | None) -> list[Key]:
+        return [key for key in self._views if namespace in (None, key.namespace)]
 
     def _replace(
         self, namespace: str | None, listing: Listing[T], kept: Callable[[JobView], dict[str, T]]
@@ -166,8 +178,7 @@ class Cache:
         for one in listing.items:
             if not self._is_gone(one.uid, one.version):
                 listed[key_of(one)][one.name] = one
-        here: list[Key] = [key for key in self._views if namespace in (None, key.namespace)]
-        keys, version = dict.fromkeys([*here, *listed]), int(listing.version)
+        keys, version = dict.fromkeys([*self._keys_in(namespace), *listed]), int(listing.version)
         return [key for key in keys if self._merge(key, kept(self._views[key]), listed[key], version)]
 
     def _merge(self, key: Key, known: dict[str, T], listed: dict[str, T], version: int) -> bool:
@@ -225,6 +236,10 @@ def _quiet(record: Record) -> object:
         return record
     status = record.said.status.model_copy(update=dict.fromkeys(REPORTED))
     return replace(record, version=0, said=replace(record.said, status=status))
+
+
+def _node_of(pod: Pod | None) -> str:
+    return pod.node if pod else ""
 
 
 def owner_key(body: Object) -> Key:

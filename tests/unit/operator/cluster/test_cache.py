@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of the watches and of the listings."""
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elasticjob.reading import Node, Pod
 from elasticjob_operator.cluster.cache import Cache, Key
@@ -187,28 +190,71 @@ def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there
     assert "n" not in cache.view(KEY).nodes
 
 
-def test_a_listing_of_nodes_looks_at_each_pod_once() -> None:
-    """Many nodes may have taints, as those with GPUs do: a look at all pods for each of them would take seconds."""
-    cache, looks = Cache(), 0
+class CountedPod(Pod):
+    """A pod that counts how often it is asked for its node."""
 
-    class Pods(dict[str, Pod]):
-        def values(self) -> Any:
-            nonlocal looks
-            looks += 1
-            return super().values()
+    looks = 0
 
-    here = pod(0)
-    here["spec"]["nodeName"] = "n1"
-    cache.note_pod(here)
-    view = cache.view(KEY)
-    view.pods = Pods(view.pods)
-    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
-    names = [{"name": f"n{number}", "resourceVersion": "5"} for number in range(9)]
-    nodes = [Node.read({"metadata": name, "spec": {"taints": taints}}) for name in names]
-    assert cache.replace_nodes(Listing(nodes, "5")) == [KEY]
+    def __getattribute__(self, name: str) -> Any:
+        if name == "node":
+            CountedPod.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_a_change_of_a_node_looks_at_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be 20,000, and many nodes may have taints, as those with GPUs do."""
+    monkeypatch.setattr("elasticjob_operator.cluster.cache.Pod", CountedPod)
+    cache, jobs, pods = Cache(), 9, 3
+    for number in range(jobs):
+        for index in range(pods):
+            cache.note_pod(on_node(f"job-{number}", index, f"n{number}"))
+    assert CountedPod.looks >= jobs * pods  # it counts
+    CountedPod.looks = 0
+    nodes = [tainted(f"n{number}") for number in range(jobs)]
+    assert cache.replace_nodes(Listing(nodes, "5")) == [Key("ml", f"job-{number}") for number in range(jobs)]
     assert cache.replace_nodes(Listing(nodes, "6")) == []
-    assert cache.replace_nodes(Listing(nodes[:1], "7")) == [KEY]
-    assert looks == 2
+    assert cache.note_node(nodes[4], deleted=True) == [Key("ml", "job-4")]
+    assert CountedPod.looks == 0
+
+
+NODES = ("", "a", "b", "c")
+PODS = [(job, index) for job in ("x", "y") for index in range(2)]
+EVENTS = st.tuples(st.sampled_from(PODS), st.sampled_from(NODES), st.booleans())
+LISTINGS = st.dictionaries(st.sampled_from(PODS), st.sampled_from(NODES))
+
+
+@given(st.lists(EVENTS | LISTINGS, max_size=12))
+def test_a_change_of_a_node_is_news_to_all_jobs_with_pods_there_and_to_no_other(history: list[Any]) -> None:
+    cache, cycles = Cache(), itertools.cycle((True, False))
+    for version, seen in enumerate(history, 1):
+        if isinstance(seen, dict):
+            listed = [Pod.read(on_node(*pod, node, version)) for pod, node in seen.items()]
+            cache.replace_pods(None, Listing(listed, str(version)))
+        else:
+            which, node, deleted = seen
+            cache.note_pod(on_node(*which, node, version), deleted=deleted)
+        bad = next(cycles)
+        for name in NODES[1:]:
+            keys = [Key("ml", job) for job in ("x", "y")]
+            there = [key for key in keys if any(pod.node == name for pod in cache.view(key).pods.values())]
+            assert sorted(cache.note_node(tainted(name) if bad else untainted(name))) == there
+
+
+def on_node(job: str, index: int, node: str, version: int = 1) -> Object:
+    body = pod(index, version=version)
+    body["metadata"]["labels"]["elasticjob.io/job"] = job
+    body["metadata"] |= {"name": f"{job}-{index}-0", "uid": f"{job}-{index}"}
+    body["spec"]["nodeName"] = node
+    return body
+
+
+def tainted(name: str) -> Node:
+    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    return Node.read({"metadata": {"name": name, "resourceVersion": "5"}, "spec": {"taints": taints}})
+
+
+def untainted(name: str) -> Node:
+    return Node.read({"metadata": {"name": name, "resourceVersion": "5"}, "spec": {}})
 
 
 def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
