@@ -11,10 +11,6 @@ from elasticjob.schema import Model, is_empty
 
 MAX_BLOCKERS = 16  # and one more that counts the others
 OTHERS = "OtherBlockers"  # the reason of that one
-# reasons that no pod has: `reading.waits.Reason` has the others
-NETWORK_FAULT, CONTAINER_FAILED = "NetworkFault", "ContainerFailed"
-HUNG, FINISHING = "ProgressDeadlineExceeded", "Finishing"
-DRAIN_GRACE_OVER, BUDGET_REFUSED = "DrainGraceOver", "BudgetRefused"
 
 Indices = Annotated[
     tuple[int, ...],

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from elasticjob.reading.waits import Reason
+from elasticjob.reasons import Reason
 from support.operator_objects import Object, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

@@ -1,99 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a worker is not there yet or cannot stay: each cause with its word and its remedy. Pure.
+"""Why a worker is not there yet or cannot stay, as its pod says it. Pure.
 
 Only pod statuses are read. A cause that the kubelet reports in events alone (a volume that cannot be mounted) shows as
 `PodStarting`, whose sentence says where to look.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob.pods import CRASHES
 from elasticjob.reading.container import Termination, Fault
 from elasticjob.reading.pod import Pod
+from elasticjob.reasons import REMEDIES, Reason
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 
 TEXT_LENGTH = 300
 
 
-class Reason(StrEnum):
-    """A word for the column REASON; the worst comes first."""
-
-    TEMPLATE_INVALID = "TemplateInvalid"
-    OPERATOR_WITHOUT_RIGHTS = "OperatorWithoutRights"
-    ACCESS_REFUSED = "AccessRefused"
-    NAME_TAKEN = "NameTaken"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    ADMISSION_REFUSED = "AdmissionRefused"
-    IMAGE_PULL = "ImagePull"
-    CONFIG_MISSING = "ConfigMissing"
-    CONTAINER_ERROR = "ContainerError"
-    INIT_CRASHES = "InitContainerCrashes"
-    SIDECAR_CRASHES = "SidecarCrashes"
-    SIDECAR_NOT_READY = "SidecarNotReady"
-    TRAINER_CRASHES = "TrainerCrashes"
-    POD_BACK_OFF = "PodBackOff"
-    CLAIM_NOT_READY = "ClaimNotReady"
-    SCHEDULING_GATED = "SchedulingGated"
-    UNSCHEDULABLE = "Unschedulable"
-    INVALID_RECORD = "InvalidRecord"
-    DEVICE_UNHEALTHY = "DeviceUnhealthy"
-    NODE_DRAINING = "NodeDraining"
-    QUOTA_PENDING = "QuotaPending"
-    POD_MISSING = "PodMissing"
-    POD_STARTING = "PodStarting"
-    NOT_JOINED = "NotJoined"
-    INSUFFICIENT_MEMBERS = "InsufficientMembers"
-    FORMING = "Forming"
-
-
 class Kind(NamedTuple):
-    """What a cause means for the rendezvous and for people. `several`: the phrase for a number of workers with this
-    cause; such a wait is no fault. `passes`: it ends by itself, as far as is known."""
+    """What a cause means for the rendezvous. `several`: the phrase for a number of workers with this cause; such a wait
+    is no fault. `passes`: it ends by itself, as far as is known."""
 
     state: PodState
-    remedy: str
     several: str = ""
     passes: bool = False
 
 
 KINDS: Mapping[Reason, Kind] = {
-    Reason.IMAGE_PULL: Kind(
-        PodState.BLOCKED, "name an image that the nodes can pull, or the imagePullSecrets of its registry"
-    ),
-    Reason.CONFIG_MISSING: Kind(PodState.BLOCKED, "make what the container refers to, or change the reference"),
-    Reason.CONTAINER_ERROR: Kind(PodState.BLOCKED, "correct the container's command, mounts or security context"),
-    Reason.INIT_CRASHES: Kind(PodState.CRASH_LOOP, "mend the init container: each of its ends counts as the trainer's"),
-    Reason.SIDECAR_CRASHES: Kind(
-        PodState.BLOCKED, "its log says more (kubectl logs --previous); it does not count against maxRestarts"
-    ),
-    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING, ""),  # its message includes the remedy
-    Reason.TRAINER_CRASHES: Kind(PodState.CRASH_LOOP, "its log says more (kubectl logs --previous)"),
-    Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP, "each next pod is made later, at most 300 s after the last failed"),
-    Reason.CLAIM_NOT_READY: Kind(
-        PodState.UNSCHEDULABLE, "make the PersistentVolumeClaim, or see why it is not bound: kubectl describe pvc"
-    ),
-    Reason.QUOTA_PENDING: Kind(
-        PodState.UNSCHEDULABLE,
-        "the others go on meanwhile (kubectl describe workloads.kueue.x-k8s.io says what is missing)",
-        several="wait for quota",
-        passes=True,
-    ),
-    Reason.SCHEDULING_GATED: Kind(
-        PodState.UNSCHEDULABLE, "it waits until its scheduling gates are removed; the others go on without it"
-    ),
-    Reason.UNSCHEDULABLE: Kind(PodState.UNSCHEDULABLE, "make room or add nodes, or ask for less in the template"),
-    Reason.DEVICE_UNHEALTHY: Kind(
-        PodState.RUNNING, "another starts with other devices and takes its place; then it saves and leaves", passes=True
-    ),
-    Reason.NODE_DRAINING: Kind(
-        PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves", passes=True
-    ),
-    Reason.POD_MISSING: Kind(PodState.PENDING, "should it last, the operator's log says why", passes=True),
-    Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why", passes=True),
-    Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why", passes=True),
+    Reason.IMAGE_PULL: Kind(PodState.BLOCKED),
+    Reason.CONFIG_MISSING: Kind(PodState.BLOCKED),
+    Reason.CONTAINER_ERROR: Kind(PodState.BLOCKED),
+    Reason.INIT_CRASHES: Kind(PodState.CRASH_LOOP),
+    Reason.SIDECAR_CRASHES: Kind(PodState.BLOCKED),
+    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING),
+    Reason.TRAINER_CRASHES: Kind(PodState.CRASH_LOOP),
+    Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP),
+    Reason.CLAIM_NOT_READY: Kind(PodState.UNSCHEDULABLE),
+    Reason.QUOTA_PENDING: Kind(PodState.UNSCHEDULABLE, several="wait for quota", passes=True),
+    Reason.SCHEDULING_GATED: Kind(PodState.UNSCHEDULABLE),
+    Reason.UNSCHEDULABLE: Kind(PodState.UNSCHEDULABLE),
+    Reason.DEVICE_UNHEALTHY: Kind(PodState.RUNNING, passes=True),
+    Reason.NODE_DRAINING: Kind(PodState.RUNNING, passes=True),
+    Reason.POD_MISSING: Kind(PodState.PENDING, passes=True),
+    Reason.POD_STARTING: Kind(PodState.PENDING, passes=True),
+    Reason.NOT_JOINED: Kind(PodState.RUNNING, passes=True),
 }
 # in most jobs these last only a moment after a worker is wanted: they are shown, but not reported as events
 PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
@@ -135,7 +86,7 @@ class Wait(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        return "; ".join(part for part in (self.said, KINDS[self.reason].remedy) if part)
+        return "; ".join(part for part in (self.said, REMEDIES.get(self.reason)) if part)
 
 
 def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:

@@ -14,7 +14,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
-from elasticjob_operator.job.refusals import PodRefusal, without_access
+from elasticjob_operator.job.refusal_messages import PodRefusal, without_access
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget

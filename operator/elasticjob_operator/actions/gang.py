@@ -21,7 +21,7 @@ from elasticjob.kube.errors import (
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.reading import Pod
-from elasticjob.reading.waits import Reason
+from elasticjob.reasons import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left
@@ -33,7 +33,8 @@ from elasticjob_operator.job import quota
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, There
-from elasticjob_operator.job.refusals import RETRY, Answer, PodRefusal, Refusals
+from elasticjob_operator.job.refusal_messages import PodRefusal
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.share import Share, share_of
 from elasticjob_operator.objects.admitted import Admission, Update, admitted, of_flavor

@@ -11,7 +11,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
-from elasticjob_operator.job.remedies import explained
+from elasticjob_operator.job.refusal_messages import explained
 from elasticjob_operator.objects import template, workloads
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_operator.objects.workloads import NO_BATCH

@@ -13,7 +13,7 @@ from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid,
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
-from elasticjob.reading.waits import Reason
+from elasticjob.reasons import Reason
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots
@@ -24,8 +24,8 @@ from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
-from elasticjob_operator.job.refusals import Answer, PodRefusal, Refusals, refused
-from elasticjob_operator.job.remedies import explained
+from elasticjob_operator.job.refusal_messages import PodRefusal, explained, refused
+from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.admitted import Admission

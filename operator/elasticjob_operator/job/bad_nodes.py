@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import pod_key_of, pod_name
-from elasticjob.reading.waits import Reason, Wait
+from elasticjob.reading.waits import Wait
+from elasticjob.reasons import Reason
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern

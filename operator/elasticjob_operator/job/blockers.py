@@ -8,18 +8,22 @@ however many workers wait and however long the messages are.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from elasticjob.api import Blocker
-from elasticjob.blockers import (
+from elasticjob.blockers import MAX_BLOCKERS, OTHERS
+from elasticjob.pods import QUEUE_LABEL, pod_name
+from elasticjob.reading.waits import KINDS
+from elasticjob.reasons import (
+    ADMITTED_LATER,
+    AGAIN,
     BUDGET_REFUSED,
     CONTAINER_FAILED,
     DRAIN_GRACE_OVER,
     FINISHING,
     HUNG,
-    MAX_BLOCKERS,
     NETWORK_FAULT,
-    OTHERS,
+    ORDER,
+    REMEDIES,
+    Reason,
 )
-from elasticjob.pods import QUEUE_LABEL, pod_name
-from elasticjob.reading.waits import KINDS, Reason
 from elasticjob.rendezvous import PodState, roster_of
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase
@@ -32,41 +36,6 @@ from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.objects.budget import BUDGET
 from elasticjob_operator.objects.pods import access_name
-
-AGAIN = "it is tried again, at the latest after 160 s"
-ADMITTED_LATER = (
-    "it goes on by itself when its queue has room (kubectl describe workloads.kueue.x-k8s.io says what is missing)"
-)
-REMEDIES: Mapping[str, str] = {
-    Reason.OPERATOR_WITHOUT_RIGHTS: "see the chart's value namespaces, the operator's ClusterRole and its bindings",
-    Reason.QUOTA_EXCEEDED: f"make room in the quota, or scale the job down; {AGAIN}",
-    Reason.ADMISSION_REFUSED: f"change the template, or what refuses it; {AGAIN}",
-    Reason.INVALID_RECORD: "see who else writes ElasticWorkers; the worker is replaced after 15 s, or "
-    "workerLostSeconds if that is more",
-    NETWORK_FAULT: "let the job's pods reach each other at that port: see NetworkPolicies, firewalls and security "
-    "groups between the nodes",
-    HUNG: "the trainers' logs have the Python stacks of all its processes; with hangPolicy: Restart such a round "
-    "is started anew",
-    CONTAINER_FAILED: "see what its command does after torchrun, and its log (kubectl logs --previous)",
-    FINISHING: "the containers' logs say what their commands do after torchrun; raise finishSeconds where that takes "
-    "longer",
-}
-SEVERITY = (
-    Reason.TEMPLATE_INVALID,
-    Reason.OPERATOR_WITHOUT_RIGHTS,
-    Reason.ACCESS_REFUSED,
-    Reason.NAME_TAKEN,
-    Reason.QUOTA_EXCEEDED,
-    Reason.ADMISSION_REFUSED,
-    NETWORK_FAULT,
-    HUNG,
-    CONTAINER_FAILED,
-    *list(Reason)[list(Reason).index(Reason.ADMISSION_REFUSED) + 1 :],
-    DRAIN_GRACE_OVER,
-    BUDGET_REFUSED,
-    FINISHING,
-)
-ORDER: Mapping[str, int] = {str(reason): place for place, reason in enumerate(SEVERITY)}
 
 
 def blockers_of(report: Report) -> tuple[Blocker, ...]:
@@ -116,9 +85,8 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
     if report.budget_problem:
         yield _made(report, BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
     for wait, indices in grouped(report.waits):
-        kind = KINDS[wait.reason]
-        about, passes = wait.object, kind.passes
-        yield _made(report, wait.reason, wait.said, kind.remedy, about, indices, spares=wait.spare, passes=passes)
+        about, passes = wait.object, KINDS[wait.reason].passes
+        yield _made(report, wait.reason, wait.said, object=about, workers=indices, spares=wait.spare, passes=passes)
     yield from _invalid(report)
     yield from _silent(report)
 
@@ -157,9 +125,8 @@ def _silent(report: Report) -> Iterator[Blocker]:
         return
     roster = roster_of(report.bounds, state, workers)
     if silent := [one for one in silent_workers(roster, report) if not one.invalid]:
-        kind, indices = KINDS[Reason.NOT_JOINED], [one.index for one in silent]
-        told = silence_of(silent, roster, report)
-        yield _made(report, Reason.NOT_JOINED, told, kind.remedy, workers=indices, passes=kind.passes)
+        indices, told = [one.index for one in silent], silence_of(silent, roster, report)
+        yield _made(report, Reason.NOT_JOINED, told, workers=indices, passes=KINDS[Reason.NOT_JOINED].passes)
 
 
 def _made(

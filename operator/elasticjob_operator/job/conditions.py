@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.blockers import CONTAINER_FAILED, FINISHING, HUNG
-from elasticjob.reading.waits import Reason, Wait
+from elasticjob.reading.waits import Wait
+from elasticjob.reasons import CONTAINER_FAILED, FINISHING, HUNG, ORDER, Reason
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import Roster, current
@@ -24,7 +24,6 @@ from elasticjob_operator.job.stalls import PROGRESSING, Hang
 
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
-ORDER = {reason: severity for severity, reason in enumerate(Reason)}
 RENDEZVOUSED, ALL_FINISHED = "Rendezvoused", "AllFinished"
 
 Truth = Literal["True", "False"]

@@ -5,7 +5,8 @@ Pure."""
 from collections.abc import Collection, Iterable
 
 from elasticjob.reading import Device, Pod, Taint
-from elasticjob.reading.waits import Reason, Wait, joined
+from elasticjob.reading.waits import Wait, joined
+from elasticjob.reasons import Reason
 
 
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:

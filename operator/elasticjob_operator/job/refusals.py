@@ -6,44 +6,17 @@ retried in growing intervals, one pod at a time: the others are tried once that 
 ResourceQuota until it has ended or is gone, so the end of a pod causes a retry at once.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from elasticjob.kube.retry import RetryPolicy
-from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, Retry
+from elasticjob_operator.job.refusal_messages import PodRefusal
 
 RETRY = RetryPolicy(10.0, 160.0)
 # doublings below the first pause: a quota is recounted a moment after a pod has gone
 FREED_TRIES = -3
-# refusals by the API server's authorization and by its quotas, which share the status 403
-NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
-QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
-
-
-class PodRefusal(NamedTuple):
-    """Why no pod is made: a sentence, a reason in one word, and the object at fault as Kind/name if it is known."""
-
-    why: str
-    reason: Reason = Reason.ADMISSION_REFUSED
-    object: str = ""
-
-
-def refused(why: str) -> PodRefusal:
-    """The refusal that the API server's message describes."""
-    if NO_RIGHT.search(why):
-        return PodRefusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
-    if found := QUOTA.search(why):
-        return PodRefusal(why, Reason.QUOTA_EXCEEDED, f"ResourceQuota/{found[1]}")
-    return PodRefusal(why)
-
-
-def without_access(why: str, object: str) -> PodRefusal:
-    """The refusal for workers that cannot be given their access. `object`: the part of it that failed."""
-    by = refused(why)
-    return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else PodRefusal(why, Reason.ACCESS_REFUSED, object)
 
 
 class Answer(NamedTuple):

@@ -12,7 +12,7 @@ from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.refusals import PodRefusal
+from elasticjob_operator.job.refusal_messages import PodRefusal
 from elasticjob_operator.job.view import JobView
 
 F = TypeVar("F")

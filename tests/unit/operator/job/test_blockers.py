@@ -10,17 +10,17 @@ import pytest
 from elasticjob.agreed import limited
 from elasticjob.api import Blocker, ElasticJobSpec, ElasticJobStatus, Member
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
-from elasticjob.reading.waits import KINDS, Reason, Wait
+from elasticjob.reading.waits import KINDS, Wait
+from elasticjob.reasons import ORDER, Reason
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.job.blockers import ORDER
 from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.finishing import FinishingFound
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.outcome import Deferred
 from elasticjob_operator.job.pace import pace_of
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.refusals import refused
+from elasticjob_operator.job.refusal_messages import refused
 from elasticjob_operator.job.stalls import Hang
 from support.operator_objects import ID
 from support.statuses import CLOCKS, FORMED, NOW, status

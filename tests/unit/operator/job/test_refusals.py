@@ -10,15 +10,16 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailable, error_of
-from elasticjob.reading.waits import Reason
+from elasticjob.reasons import Reason
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import GOING_SECONDS, WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
-from elasticjob_operator.job.refusals import RETRY, Answer, Refusals, refused, without_access
-from elasticjob_operator.job.refusals import PodRefusal as Told
+from elasticjob_operator.job.refusal_messages import PodRefusal as Told
+from elasticjob_operator.job.refusal_messages import refused, without_access
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
 from elasticjob_operator.objects.admitted import Admission
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal

@@ -10,14 +10,15 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import Active, ElasticJobStatus
-from elasticjob.reading.waits import Reason, Wait
+from elasticjob.reading.waits import Wait
+from elasticjob.reasons import Reason
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.deadline import Activity
 from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.refusals import refused
+from elasticjob_operator.job.refusal_messages import refused
 from support.operator_objects import JOB_UID
 from support.statuses import CLOCKS, FORMED, NOW, status
 

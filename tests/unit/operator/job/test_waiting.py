@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from elasticjob.reading import Termination, Pod
-from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, wait_of
+from elasticjob.reading.waits import KINDS, Wait, exit_of, wait_of
+from elasticjob.reasons import REMEDIES, Reason
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
@@ -26,7 +27,7 @@ def test_each_cause_has_its_word_its_object_and_its_remedy(status: Object, reaso
     assert found is not None
     assert found.reason is reason
     assert said in found.said
-    assert found.sentence == f"{found.said}; {KINDS[reason].remedy}"
+    assert found.sentence == f"{found.said}; {REMEDIES[reason]}"
 
 
 def test_an_init_container_that_has_failed_and_is_not_called_a_crash_loop_yet() -> None:

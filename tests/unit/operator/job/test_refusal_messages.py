@@ -4,7 +4,7 @@
 import pytest
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob_operator.job.remedies import RESOURCES, SECURITY, explained
+from elasticjob_operator.job.refusal_messages import RESOURCES, SECURITY, explained
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from support.operator_objects import job
 

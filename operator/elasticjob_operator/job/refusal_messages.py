@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to change if the cluster refuses a pod because of what the operator has added to it, or of a missing object.
-Pure.
+"""The message for a pod that the cluster refuses, by a quota, a LimitRange, a policy or a webhook, and its reason. Pure.
 
-The API server names a container by its position or not at all, and the reader has not written the sidecar.
+To the API server's sentence it adds what to change. The API server names a container by its position or not at all, and
+the reader has not written the sidecar.
 """
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR
+from elasticjob.reasons import Reason
 
+# refusals by the API server's authorization and by its quotas, which share the status 403
+NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
+QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
 RESOURCES = "the chart's value sidecar.resources"
 SECURITY = "spec.sidecar.securityContext, or for all jobs the chart's value sidecar.securityContext"
 MISSING = re.compile(r"must specify (.*)")
@@ -32,6 +37,29 @@ ABSENT = {
     "runtimeClassName": re.compile(r'(RuntimeClass) "([^"]+)" not found'),
     "serviceAccountName": re.compile(r'(service ?account) "([^"]+)" not found', re.IGNORECASE),
 }
+
+
+class PodRefusal(NamedTuple):
+    """Why no pod is made: a sentence, a reason in one word, and the object at fault as Kind/name if it is known."""
+
+    why: str
+    reason: Reason = Reason.ADMISSION_REFUSED
+    object: str = ""
+
+
+def refused(why: str) -> PodRefusal:
+    """The refusal that the API server's message describes."""
+    if NO_RIGHT.search(why):
+        return PodRefusal(why, Reason.OPERATOR_WITHOUT_RIGHTS)
+    if found := QUOTA.search(why):
+        return PodRefusal(why, Reason.QUOTA_EXCEEDED, f"ResourceQuota/{found[1]}")
+    return PodRefusal(why)
+
+
+def without_access(why: str, object: str) -> PodRefusal:
+    """The refusal for workers that cannot be given their access. `object`: the part of it that failed."""
+    by = refused(why)
+    return by if by.reason is Reason.OPERATOR_WITHOUT_RIGHTS else PodRefusal(why, Reason.ACCESS_REFUSED, object)
 
 
 def explained(refusal: str, pod: Object) -> str:
