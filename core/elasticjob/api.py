@@ -15,7 +15,6 @@ from elasticjob.blockers import Admitted, Blocker
 from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
-    IMPORTS_LENGTH,
     JOB_NAME_LENGTH,
     MAX_JSON_INTEGER,
     MAX_METRICS,
@@ -50,50 +49,6 @@ from elasticjob.status import (
 )
 from elasticjob.terms import RequestCause, FailureKind, Outcome, ProcessState, RendezvousPhase, RequestType
 from elasticjob.timing import RendezvousSpec
-
-__all__ = [
-    "Active",
-    "Admitted",
-    "AvoidNodesSpec",
-    "Blocker",
-    "RequestCause",
-    "Ping",
-    "Condition",
-    "DETAIL_LENGTH",
-    "ElasticJob",
-    "ElasticJobSpec",
-    "ElasticJobStatus",
-    "ElasticWorker",
-    "ElasticWorkerSpec",
-    "ElasticWorkerStatus",
-    "HostNetworkSpec",
-    "IMPORTS_LENGTH",
-    "KeepAlive",
-    "LeaseIdentity",
-    "MAX_SUSPECTS",
-    "MAX_JSON_INTEGER",
-    "MAX_METRICS",
-    "MAX_REPLICAS",
-    "METRIC_NAME_LENGTH",
-    "MatchedRule",
-    "Member",
-    "Members",
-    "NodeFailures",
-    "JOB_NAME_LENGTH",
-    "Outcome",
-    "PodFailurePolicy",
-    "FailureKind",
-    "ProcessState",
-    "Progress",
-    "RendezvousPhase",
-    "RendezvousSpec",
-    "RendezvousStatus",
-    "RequestType",
-    "RoundRecord",
-    "Seconds",
-    "Stall",
-    "WorkerRequest",
-]
 
 GROUP = "elasticjob.io"
 VERSION = "v1alpha1"

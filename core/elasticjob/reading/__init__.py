@@ -8,21 +8,6 @@ a job's spec are drawn where they are needed.
 
 from elasticjob.reading.container import ABSENT, Container, Termination
 from elasticjob.reading.devices import Device
-from elasticjob.reading.node import Labels, Node, Taint, Toleration
+from elasticjob.reading.node import Labels, Node, Taint
 from elasticjob.reading.pod import Pod, PodCondition
 from elasticjob.reading.record import Record, Said
-
-__all__ = [
-    "ABSENT",
-    "PodCondition",
-    "Container",
-    "Device",
-    "Termination",
-    "Labels",
-    "Node",
-    "Pod",
-    "Record",
-    "Said",
-    "Taint",
-    "Toleration",
-]

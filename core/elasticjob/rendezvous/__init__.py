@@ -9,23 +9,3 @@ from elasticjob.rendezvous.decide import decide
 from elasticjob.rendezvous.decision import Decision, Event, Failed
 from elasticjob.rendezvous.model import Clocks, Failures, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, pods_to_create, pods_to_delete, roster_of
-
-__all__ = [
-    "Clocks",
-    "Decision",
-    "Event",
-    "Failed",
-    "Failures",
-    "Matched",
-    "Member",
-    "PodState",
-    "Request",
-    "Roster",
-    "Spec",
-    "State",
-    "Worker",
-    "decide",
-    "pods_to_create",
-    "pods_to_delete",
-    "roster_of",
-]
