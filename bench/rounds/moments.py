@@ -76,14 +76,14 @@ class Moments:
 
 
 def note_sidecar(moments: Moments) -> None:
-    from elasticjob_sidecar.api_server.client import HttpKubeApi
+    from elasticjob_sidecar.api_server.client import KubeApi
     from elasticjob_sidecar.driver import Driver
 
     def joins(_: Any, __: str, body: dict[str, Any]) -> bool:
         return (body["spec"].get("request") or {}).get("type") == "Join"
 
     moments.before(Driver, "join", "join asked")
-    moments.around(HttpKubeApi, "replace_worker", "join sent", "join taken", joins)
+    moments.around(KubeApi, "replace_worker", "join sent", "join taken", joins)
     moments.before(Driver, "job_seen", "round seen", lambda _, status: status.phase == "Formed")
     moments.before(Driver, "_answer", "handed")
     moments.before(Driver, "store_posted", "store posted")

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from elasticjob_sidecar.api_server.client import HttpKubeApi, connected
+from elasticjob_sidecar.api_server.client import KubeApi, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
@@ -39,7 +39,7 @@ class Sidecars:
             server = InCluster(self._host, self._port, Path(pod["token"]), self._authority)
             config = Config.from_env(pod["environment"])
             ports = Ports(loopback=pod["address"], health=0, forwarded=0)
-            kube, id = HttpKubeApi(config.namespace, connected(server)), f"{config.batch}.0"
+            kube, id = KubeApi(config.namespace, connected(server)), f"{config.batch}.0"
             sidecar = Sidecar(config, id, kube, new_credentials(), ports)
             await sidecar.serve()
             self._running[name] = asyncio.create_task(sidecar.run(asyncio.Event()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
-from elasticjob_sidecar.api_server.client import HttpKubeApi, KubeApi, connected
+from elasticjob_sidecar.api_server.client import KubeApi, connected
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.api_server.job_watch import JobWatch
@@ -163,7 +163,7 @@ async def run(
     except (OSError, ValueError) as error:
         raise StartError(f"{config.state_dir} cannot hold how often this sidecar was started: {error}") from None
     try:
-        kube = HttpKubeApi(config.namespace, connected(server or InCluster.load()))
+        kube = KubeApi(config.namespace, connected(server or InCluster.load()))
     except ConfigError as error:
         raise StartError(str(error)) from None
     sidecar = Sidecar(config, id, kube, credentials, ports or Ports.of(config))

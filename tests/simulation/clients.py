@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from elasticjob_http.transport import Transport
 from elasticjob_operator.cluster.client import Kube as OperatorKube
-from elasticjob_sidecar.api_server.client import HttpKubeApi as SidecarKube
+from elasticjob_sidecar.api_server.client import KubeApi as SidecarKube
 from elasticjob_sidecar.api_server.client import connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from simulation.network import Network, Session

@@ -272,7 +272,7 @@ MUTATIONS = mutations(
         "elasticjob_http.transport:Transport.watch": (
             replace("a watch that has fallen silent is listened to for ever", "seconds + answer_seconds", "1e9"),
         ),
-        "elasticjob_sidecar.api_server.client:HttpKubeApi._call": (
+        "elasticjob_sidecar.api_server.client:KubeApi._call": (
             replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
         ),
         "elasticjob.kube.retry:RetryPolicy.pause": (

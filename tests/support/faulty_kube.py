@@ -11,7 +11,7 @@ import aiohttp
 
 from elasticjob.kube.errors import ApiError, Unavailable
 from elasticjob_http.transport import Transport
-from elasticjob_sidecar.api_server.client import HttpKubeApi
+from elasticjob_sidecar.api_server.client import KubeApi
 from simulation.api_server import merge
 from simulation.clients import SERVER, authorization
 from simulation.network import Session
@@ -22,7 +22,7 @@ JOB_UID = "11111111-1111-1111-1111-111111111111"
 WRITES = {"POST": "create", "PUT": "replace", "PATCH": "patch"}
 
 
-class FaultyKube(HttpKubeApi):
+class FaultyKube(KubeApi):
     """One namespace with one job. `fail[operation]` holds what its next calls raise; `lose[operation]` counts the next
     calls that are carried out but whose answer is lost. To be made in the event loop."""
 

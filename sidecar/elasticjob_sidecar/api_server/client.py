@@ -6,7 +6,6 @@ Even the smallest part of a Kubernetes library would cost each worker 13 MiB, fo
 
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
 
 import aiohttp
 
@@ -26,23 +25,8 @@ PART = "sidecar"
 REFUSALS = (Denied, NotFound, Untrusted)
 
 
-class KubeApi(Protocol):
-    """The requests that the sidecar makes to the API server; tests replace it with a fake."""
-
-    async def get_worker(self, name: str) -> Object: ...
-    async def create_worker(self, body: Object) -> Object: ...
-    async def replace_worker(self, name: str, body: Object) -> Object: ...
-    async def patch_worker(self, name: str, body: Object) -> Object: ...
-    async def patch_worker_status(self, name: str, body: Object) -> Object: ...
-    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Object]: ...
-    async def list_job(self, name: str) -> Object: ...
-    def watch_job(
-        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
-    ) -> AsyncIterator[Object]: ...
-
-
-class HttpKubeApi:
-    """KubeApi over HTTP."""
+class KubeApi:
+    """The requests that the sidecar makes, in its namespace."""
 
     def __init__(self, namespace: str, transport: Transport) -> None:
         self._namespace, self._transport = namespace, transport

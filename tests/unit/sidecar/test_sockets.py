@@ -496,7 +496,7 @@ async def test_a_port_that_is_taken_is_told_and_nothing_else_as_that(
     async def fail(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(app, "HttpKubeApi", ClosableKube)
+    monkeypatch.setattr(app, "KubeApi", ClosableKube)
     monkeypatch.setattr(app, "connected", lambda _: None)
     monkeypatch.setattr(app.Sidecar, part, fail)
     async with aiohttp.ClientSession() as http, within("the sidecar's failure"):

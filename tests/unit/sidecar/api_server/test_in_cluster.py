@@ -14,7 +14,7 @@ from aiohttp import web
 from elasticjob.kube.errors import Conflict, Denied, Gone, NotFound, Unavailable, Untrusted
 from elasticjob.kube.names import user_agent
 from elasticjob_sidecar.api_server import in_cluster
-from elasticjob_sidecar.api_server.client import HttpKubeApi, connected
+from elasticjob_sidecar.api_server.client import KubeApi, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.config import ConfigError
 from support.canned_server import ADDRESS, CannedServer, write_authority
@@ -44,8 +44,8 @@ def place(server: CannedServer, token: Path) -> InCluster:
 
 
 @pytest.fixture
-async def kube(place: InCluster) -> AsyncIterator[HttpKubeApi]:
-    made = HttpKubeApi("here", connected(place))
+async def kube(place: InCluster) -> AsyncIterator[KubeApi]:
+    made = KubeApi("here", connected(place))
     yield made
     await made.close()
 
@@ -57,12 +57,12 @@ def replace_token(token: Path, by: str | None = "second") -> None:
         token.write_text(by)
 
 
-async def watched(kube: HttpKubeApi) -> list[str]:
+async def watched(kube: KubeApi) -> list[str]:
     """The events' types, until the watch ends or fails."""
     return [event["type"] async for event in kube.watch_job("job", "7", 33, lambda: None)]
 
 
-async def test_the_calls_as_the_api_server_sees_them(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_the_calls_as_the_api_server_sees_them(kube: KubeApi, server: CannedServer) -> None:
     body = {"spec": {"node": "nœud"}}
     await kube.get_worker("job-0")
     await kube.create_worker(body)
@@ -86,7 +86,7 @@ async def test_the_calls_as_the_api_server_sees_them(kube: HttpKubeApi, server: 
     assert {one.headers["User-Agent"] for one in server.asked} == {user_agent("sidecar")}
 
 
-async def test_a_watch_as_the_api_server_sees_it(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_a_watch_as_the_api_server_sees_it(kube: KubeApi, server: CannedServer) -> None:
     server.answers.append(web.Response(body=EVENT + EVENT))
     opened: list[bool] = []
     events = [event async for event in kube.watch_job("job", "7", 33, lambda: opened.append(True))]
@@ -101,7 +101,7 @@ async def test_a_watch_as_the_api_server_sees_it(kube: HttpKubeApi, server: Cann
     }
 
 
-async def test_one_connection_serves_all_requests(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_one_connection_serves_all_requests(kube: KubeApi, server: CannedServer) -> None:
     for _ in range(3):
         await kube.get_worker("job-0")
     assert len({one.connection for one in server.asked}) == 1
@@ -112,7 +112,7 @@ async def test_one_connection_serves_all_requests(kube: HttpKubeApi, server: Can
     [(400, Denied), (401, Denied), (403, Denied), (404, NotFound), (409, Conflict), (410, Gone), (422, Denied)]
     + [(status, Unavailable) for status in (302, 429, 500, 503)],
 )
-async def test_an_answer_that_is_a_failure(kube: HttpKubeApi, server: CannedServer, status: int, failure: type) -> None:
+async def test_an_answer_that_is_a_failure(kube: KubeApi, server: CannedServer, status: int, failure: type) -> None:
     server.answers.append(web.json_response({"message": "for a reason"}, status=status, headers={"Location": "/"}))
     with pytest.raises(failure, match=f"the API server answered {status}: for a reason") as raised:
         await kube.patch_worker("job-0", {})
@@ -120,19 +120,19 @@ async def test_an_answer_that_is_a_failure(kube: HttpKubeApi, server: CannedServ
     assert len(server.asked) == 1
 
 
-async def test_a_failure_in_other_words_than_json(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_a_failure_in_other_words_than_json(kube: KubeApi, server: CannedServer) -> None:
     server.answers.append(web.Response(status=502, text="a proxy says no"))
     with pytest.raises(Unavailable, match="the API server answered 502: a proxy says no"):
         await kube.get_worker("job-0")
 
 
-async def test_an_answer_that_is_no_json(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_an_answer_that_is_no_json(kube: KubeApi, server: CannedServer) -> None:
     server.answers.append(web.Response(text="<html>"))
     with pytest.raises(Unavailable, match="the API server does not answer: "):
         await kube.get_worker("job-0")
 
 
-async def test_an_event_that_is_a_failure_comes_as_others(kube: HttpKubeApi, server: CannedServer) -> None:
+async def test_an_event_that_is_a_failure_comes_as_others(kube: KubeApi, server: CannedServer) -> None:
     event = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
     server.answers.append(web.Response(body=json.dumps(event).encode() + b"\n"))
     assert [one async for one in kube.watch_job("job", "7", 33, lambda: None)] == [event]
@@ -140,7 +140,7 @@ async def test_an_event_that_is_a_failure_comes_as_others(kube: HttpKubeApi, ser
 
 async def test_an_api_server_of_another_authority(server: CannedServer, place: InCluster, tmp_path: Path) -> None:
     write_authority(tmp_path / "other.crt", tmp_path / "pair of the other")
-    kube = HttpKubeApi("here", connected(replace(place, authority=tmp_path / "other.crt")))
+    kube = KubeApi("here", connected(replace(place, authority=tmp_path / "other.crt")))
     with pytest.raises(Untrusted, match="its certificate is refused: unable to get local issuer certificate"):
         await kube.get_worker("job-0")
     await kube.close()
@@ -148,7 +148,7 @@ async def test_an_api_server_of_another_authority(server: CannedServer, place: I
 
 
 async def test_a_new_token_is_read_after_a_minute(
-    kube: HttpKubeApi, server: CannedServer, token: Path, monkeypatch: pytest.MonkeyPatch
+    kube: KubeApi, server: CannedServer, token: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()
     replace_token(token)
@@ -160,7 +160,7 @@ async def test_a_new_token_is_read_after_a_minute(
 
 @pytest.mark.parametrize("watches", [False, True])
 async def test_a_new_token_is_read_after_a_refusal(
-    kube: HttpKubeApi, server: CannedServer, token: Path, watches: bool
+    kube: KubeApi, server: CannedServer, token: Path, watches: bool
 ) -> None:
     replace_token(token)
     server.answers.append(web.json_response({"message": "Unauthorized"}, status=401))
@@ -171,7 +171,7 @@ async def test_a_new_token_is_read_after_a_refusal(
 
 
 async def test_a_token_that_cannot_be_read_anew_leaves_the_last_one(
-    kube: HttpKubeApi, server: CannedServer, token: Path, caplog: pytest.LogCaptureFixture
+    kube: KubeApi, server: CannedServer, token: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     replace_token(token, None)
     server.answers.append(web.json_response({"message": "Unauthorized"}, status=401))

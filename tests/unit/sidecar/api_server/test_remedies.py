@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from elasticjob.kube.errors import BY_STATUS, ApiError, Conflict, Unavailable
-from elasticjob_sidecar.api_server.client import HttpKubeApi, connected
+from elasticjob_sidecar.api_server.client import KubeApi, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.api_server.remedies import explained
 from support.faulty_kube import FaultyKube
@@ -153,7 +153,7 @@ async def test_no_connection_names_the_address(tmp_path: Path) -> None:
 
 
 async def _failure_of(server: InCluster) -> str:
-    kube = HttpKubeApi("default", connected(server))
+    kube = KubeApi("default", connected(server))
     try:
         with pytest.raises(ApiError) as refused:
             await kube.get_worker("job-0-0")
