@@ -86,7 +86,6 @@ class Memory:
         return self.spec[1]
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
-        """The observer for pods made from `spec`."""
         keys = spec.rank_order.topology_keys if spec.rank_order else ()
         read_by = spec.template_hash, spec.drain.taints, spec.drain.unhealthy_devices, spec.pod_failure_policy, keys
         known = self.observer

@@ -207,7 +207,6 @@ class Driver:
         self._record.connected(round)
 
     def learned(self, imports: list[str]) -> None:
-        """The modules that the training script imports."""
         self._record.learned(",".join(imports))
 
     async def stop(self, seconds: float) -> None:

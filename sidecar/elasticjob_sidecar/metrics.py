@@ -86,7 +86,6 @@ class FirstStep:
         self._handed = False
 
     def over(self, now: float) -> None:
-        """The current round has ended."""
         self._since, self._handed = now, False
 
     def joined(self, now: float) -> None:

@@ -71,11 +71,9 @@ class LegacyRendezvousHandler:
         return info.store, info.rank, info.world_size
 
     def is_closed(self) -> bool:
-        """Say whether the rendezvous is closed."""
         return bool(self._handler.is_closed())
 
     def set_closed(self) -> None:
-        """Close the rendezvous for all."""
         with _older_errors():
             self._handler.set_closed()
 
@@ -84,11 +82,9 @@ class LegacyRendezvousHandler:
         return int(self._handler.num_nodes_waiting())
 
     def get_backend(self) -> str:
-        """Return the backend's name."""
         return str(self._handler.get_backend())
 
     def get_run_id(self) -> str:
-        """Return the run id."""
         return str(self._handler.get_run_id())
 
     def shutdown(self) -> bool:

@@ -121,7 +121,6 @@ def _within(place: KubectlFlags) -> ClusterAccess:
 
 
 def _own_namespace() -> str:
-    """The pod's own namespace, as for kubectl."""
     try:
         return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:

@@ -91,7 +91,6 @@ def list_view(looks: Sequence[Look], *, everywhere: bool, wide: bool = False) ->
 
 
 def _image(look: Look) -> str | None:
-    """The trainer's image."""
     containers = look.spec.template.get("spec", {}).get("containers") or ()
     return next((one.get("image") for one in containers if one.get("name") == look.spec.trainer_container), None)
 

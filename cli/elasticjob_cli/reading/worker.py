@@ -45,7 +45,6 @@ class WorkerView:
 
     @property
     def scheduling(self) -> PodCondition:
-        """The scheduler's condition."""
         return self.pod.condition("PodScheduled") if self.pod else PodCondition("PodScheduled")
 
     @property

@@ -64,7 +64,6 @@ PRIORITIES = Resource("priorityclasses", "scheduling.k8s.io")
 
 
 def path_of(path: str, query: Mapping[str, str]) -> str:
-    """The path with its query."""
     return f"{path}?{urlencode(query)}" if query else path
 
 

@@ -33,7 +33,6 @@ class Backoff:
         self._failures = 0
 
     def reset(self) -> None:
-        """Start over, after a success."""
         self._failures = 0
 
     def next(self) -> float:

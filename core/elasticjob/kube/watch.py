@@ -45,7 +45,6 @@ class ListAndWatch:
         return event["type"] in CHANGES
 
     def failed(self, error: ApiError) -> None:
-        """Record that a request failed."""
         if isinstance(error, Gone):
             self.version = ""
 

@@ -13,7 +13,6 @@ from elasticjob.rendezvous.model import Spec, State, Worker
 
 
 def in_rank_order(spec: Spec, state: State, joined: Collection[Worker]) -> tuple[Worker, ...]:
-    """The joined workers in rank order."""
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
     if not spec.rank_order:
         return _keeping_ranks(ranks, joined)

@@ -44,7 +44,6 @@ class Step:
 
     @property
     def roster(self) -> Roster:
-        """The roster of the present state."""
         if self._roster is None:
             self._roster = roster_of(self.spec, self.state, self.workers)
         return self._roster
@@ -154,7 +153,6 @@ class Step:
         self.set(waiting=len(self.roster.joined), spares=spares)
 
     def decision(self) -> Decision:
-        """The result of the step."""
         return Decision(self.state, self.wake_at(), tuple(self.events), self.formed_after, tuple(self.failed))
 
     def wake_at(self) -> float | None:

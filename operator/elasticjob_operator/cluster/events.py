@@ -66,7 +66,6 @@ class Announcer:
         budget.left_out, budget.last = budget.left_out + 1, event
 
     def forget(self, uid: str) -> None:
-        """Forgets the job, which no longer exists."""
         self._budgets.pop(uid, None)
 
     def _make_up(self, uid: str, budget: EventBudget) -> None:

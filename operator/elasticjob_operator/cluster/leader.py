@@ -80,7 +80,6 @@ class LeaseClock:
         return self._seconds + self._unproved()
 
     def tick(self) -> None:
-        """Notes that this process runs."""
         now = self._monotonic()
         if self._last is not None and now - self._ticked > LONGEST_TICK_SECONDS:  # a standby does not tick
             self._stood_still += now - self._ticked

@@ -56,7 +56,6 @@ class Rivalry:
         self._waits_since = 0.0
 
     def wrote(self) -> None:
-        """Notes that this operator has written the job's status."""
         self._wrote = True
 
     def left_to(

@@ -35,7 +35,6 @@ class Program(NamedTuple):
 
 
 def programs(words: Words) -> Iterator[Program]:
-    """The programs that the command `words` starts."""
     words = _unwrapped(words)
     if not words:
         return

@@ -49,7 +49,6 @@ def ask_of(job: Object) -> Ask | None:
 
 
 def asked_by(workload: Object) -> Ask:
-    """What the Workload requests."""
     spec, annotations = workload["spec"], workload["metadata"].get("annotations") or {}
     workers = sum(one["count"] for one in spec["podSets"] if one["name"] == POD_SET)
     least = annotations.get(LEAST, "")

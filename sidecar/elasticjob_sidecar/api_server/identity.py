@@ -24,7 +24,6 @@ class Identity:
     node: str = ""
 
     def created(self, request: WorkerRequest | None) -> Object:
-        """The object to create."""
         asked = {} if request is None else {"request": request.dump()}
         return _worker(self._metadata(), self._spec() | asked)
 

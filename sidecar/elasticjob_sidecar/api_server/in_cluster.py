@@ -73,7 +73,6 @@ class Token:
         return self._value
 
     async def header(self) -> str:
-        """The value of the Authorization header."""
         return f"Bearer {self.value}"
 
     def answered(self, _: str, status: int) -> None:

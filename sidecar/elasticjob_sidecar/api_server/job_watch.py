@@ -92,7 +92,6 @@ class JobWatch:
             self._call.reschedule(None if within is None else asyncio.get_running_loop().time() + within)
 
     async def run(self) -> None:
-        """Watch, forever."""
         loop, pauses, trouble_log = asyncio.get_running_loop(), backoff(), TroubleLog(log)
         while True:
             began = loop.time()

@@ -184,7 +184,6 @@ class WorkerRecord:
         return self._ending and self._status.progress != self._written_status.progress
 
     async def run(self) -> None:
-        """Write, forever."""
         # two, so that the back-off of one kind of write does not delay the other
         urgent, others, trouble_log = RequestTries(), RequestTries(), TroubleLog(log)
         # heartbeats of many workers are spread

@@ -174,7 +174,6 @@ class Membership:
         self._settle(now)
 
     def close(self, trainer: str) -> None:
-        """The trainer closes the rendezvous for all."""
         self._check(trainer)
         self._closing = True
 
@@ -324,7 +323,6 @@ class Membership:
             self._request = WorkerRequest(type=move.asks, **self._torchruns.told() | {"script": script or None} | asked)
 
     def is_replaced(self, trainer: str) -> bool:
-        """Whether a newer trainer has replaced it."""
         return trainer in self._replaced
 
     def _check(self, trainer: str) -> None:

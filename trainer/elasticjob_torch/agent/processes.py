@@ -42,7 +42,6 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def all_processes() -> Iterator[tuple[int, Stat]]:
-    """Yield pid and record of each process."""
     try:
         names = os.listdir("/proc")
     except OSError:

@@ -135,11 +135,9 @@ class AgentStore(Store):  # type: ignore[misc]
         self._let_go()
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Write a key."""
         self._pass_on(lambda inner: inner.set(key, value))
 
     def get(self, key: str) -> bytes:
-        """Wait for a key and return its value."""
         self.wait([key])
         return bytes(self._pass_on(lambda inner: inner.get(key)))
 
@@ -160,7 +158,6 @@ class AgentStore(Store):  # type: ignore[misc]
             self._exiting.clear()
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Say whether all the keys exist."""
         return bool(self._pass_on(lambda inner: inner.check(list(keys))))
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
@@ -168,24 +165,19 @@ class AgentStore(Store):  # type: ignore[misc]
         return bytes(self._pass_on(lambda inner: inner.compare_set(key, expected_value, desired_value)))
 
     def delete_key(self, key: str) -> bool:
-        """Delete a key; return whether it existed."""
         return bool(self._pass_on(lambda inner: inner.delete_key(key)))
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Append to a key's value."""
         self._pass_on(lambda inner: inner.append(key, value))
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """Wait for the keys and return their values."""
         self.wait(keys)
         return list(self._pass_on(lambda inner: inner.multi_get(list(keys))))
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Write several keys."""
         self._pass_on(lambda inner: inner.multi_set(list(keys), list(values)))
 
     def num_keys(self) -> int:
-        """Return the number of keys in the store."""
         return int(self._pass_on(lambda inner: inner.num_keys()))
 
     def has_extended_api(self) -> bool:
@@ -197,7 +189,6 @@ class AgentStore(Store):  # type: ignore[misc]
     getNumKeys = num_keys  # noqa: N815
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Wait until all the keys exist."""
         limit = (self.timeout if timeout is None else timeout).total_seconds()
         if all(key.startswith(_EXIT_BARRIER) for key in keys):
             self._wait_at_exit(keys, limit)
@@ -207,7 +198,6 @@ class AgentStore(Store):  # type: ignore[misc]
     if hasattr(Store, "queue_push"):
 
         def queue_push(self, key: str, value: str | bytes) -> None:
-            """Append a value to a queue."""
             self._pass_on(lambda inner: inner.queue_push(key, value))
 
         def queue_pop(self, key: str, block: bool = True) -> bytes:
@@ -225,13 +215,11 @@ class AgentStore(Store):  # type: ignore[misc]
             return taken[0]
 
         def queue_len(self, key: str) -> int:
-            """Return the number of values in a queue."""
             return int(self._pass_on(lambda inner: inner.queue_len(key)))
 
     if hasattr(Store, "list_keys"):
 
         def list_keys(self) -> list[str]:
-            """Return all keys of the store."""
             return list(self._pass_on(lambda inner: inner.list_keys()))
 
     if hasattr(Store, "clone"):

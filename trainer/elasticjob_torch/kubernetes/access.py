@@ -34,7 +34,6 @@ class InClusterConfig:
 
     @property
     def authority(self) -> Path:
-        """The certificate authority of the API server."""
         return self.directory / "ca.crt"
 
     def token(self) -> str:

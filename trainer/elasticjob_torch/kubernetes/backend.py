@@ -85,7 +85,6 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
     @property
     def name(self) -> str:
-        """The value of ``--rdzv-backend``."""
         return NAME
 
     def scope(self) -> str:

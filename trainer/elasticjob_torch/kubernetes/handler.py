@@ -129,7 +129,6 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._leaves: weakref.finalize[..., KubernetesRendezvousHandler] | None = None
 
     def get_backend(self) -> str:
-        """Return the value of ``--rdzv-backend``."""
         return NAME
 
     @property
@@ -139,7 +138,6 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             return bool(self._inner.use_agent_store)
 
     def get_run_id(self) -> str:
-        """Return the value of ``--rdzv-id``."""
         return str(self._inner.get_run_id())
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -198,7 +196,6 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             return 0
 
     def is_closed(self) -> bool:
-        """Say whether the run is over."""
         return bool(self._inner.is_closed())
 
     def set_closed(self) -> None:

@@ -155,7 +155,6 @@ class StateCodec:
 
 
 def name_of_node(node: Any) -> str:
-    """Return the name of a torch node in the ConfigMap."""
     return f"{node.addr}/{node.pid}/{node.local_id}"
 
 

@@ -69,11 +69,9 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return clone
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Write a key."""
         self.multi_set([key], [value])
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Write several keys at once."""
         binary = {self._name(key): _to_bytes(value) for key, value in zip(keys, values, strict=True)}
         with _TorchErrors():
             try:
@@ -83,7 +81,6 @@ class KubernetesStore(Store):  # type: ignore[misc]
                 self._map.patch(binary=binary, patience=_PATIENCE_SECONDS)
 
     def get(self, key: str) -> bytes:
-        """Wait for a key and return its value."""
         return self.multi_get([key])[0]
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -92,12 +89,10 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return [content.binary[self._name(key)] for key in keys]
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Say whether all the keys exist."""
         with _TorchErrors():
             return self._has(self._read(_PATIENCE_SECONDS), keys)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Wait until all the keys exist."""
         self._await(keys, self.timeout if timeout is None else timeout)
 
     def add(self, key: str, amount: int) -> int:
@@ -128,15 +123,12 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return self._change(key, compare)
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Append to a key's value."""
         self._change(key, lambda present, name: ({name: present.get(name, b"") + _to_bytes(value)}, None))
 
     def delete_key(self, key: str) -> bool:
-        """Delete a key; return whether it existed."""
         return self._change(key, lambda present, name: ({name: None} if name in present else {}, name in present))
 
     def num_keys(self) -> int:
-        """Return the number of keys."""
         scope = self._scope()
         with _TorchErrors():
             return sum(may_begin_with(name, scope) for name in self._read(_PATIENCE_SECONDS).binary)

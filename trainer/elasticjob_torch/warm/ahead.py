@@ -67,7 +67,6 @@ def pool() -> Pool:
 
 
 def forget() -> None:
-    """End all that was begun."""
     global _pool
     closing, _pool = _pool, None
     if closing is not None:

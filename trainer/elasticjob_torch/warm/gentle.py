@@ -36,12 +36,10 @@ class Gentle:
         self._rested = 0.0
 
     def begin(self) -> None:
-        """Install the finder."""
         self._rested = time.process_time()
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        """Remove the finder."""
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         sys.path_importer_cache.pop(self._folder, None)
 

@@ -55,7 +55,6 @@ class HandedProcesses:
         return killed
 
     def let_go(self) -> None:
-        """Forget all processes."""
         for local_rank in list(self.processes):
             self._drop(local_rank)
 

@@ -132,7 +132,6 @@ class Learned:
         return [f"{name} ({self._unfit[name]})" if name in self._unfit else name for name in names]
 
     def close(self) -> None:
-        """Delete the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _is_unfit(self, name: str) -> bool:

@@ -61,7 +61,6 @@ class Read(NamedTuple):
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message's bytes."""
     body = json.dumps(message).encode()
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 

@@ -50,7 +50,6 @@ class Start:
         return replace(self, outputs=(os.dup(self.outputs[0]), os.dup(self.outputs[1])))
 
     def close(self) -> None:
-        """Close these descriptors."""
         for output in self.outputs:
             os.close(output)
 
