@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from support.operator_objects import Object, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Blocker, Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob.reasons import FINISHING, NETWORK_FAULT
+from elasticjob.blocker_reasons import FINISHING, NETWORK_FAULT
 from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from elasticjob.reasons import HUNG
+from elasticjob.blocker_reasons import HUNG
 from elasticjob.rendezvous import PodState
 from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import ProcessState, RequestType

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterable
 
 from elasticjob.api import JOB_LEFT, Blocker
-from elasticjob.reasons import CONTAINER_FAILED, FINISHING, HUNG, Reason
+from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING, HUNG, Reason
 from elasticjob.spec import CONTROLLER
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said

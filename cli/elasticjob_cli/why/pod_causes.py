@@ -7,7 +7,7 @@ from collections.abc import Callable
 from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages

@@ -6,7 +6,7 @@ first of the workers' rows that holds. In a sentence, `{said}` is the result of 
 depend on whether it is about one worker or several.
 """
 
-from elasticjob.reasons import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER, Reason
+from elasticjob.blocker_reasons import BUDGET_REFUSED, CONTAINER_FAILED, DRAIN_GRACE_OVER, Reason
 from elasticjob_cli.why import job_causes as job
 from elasticjob_cli.why import pod_causes as pod
 from elasticjob_cli.why.causes import Cause

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from elasticjob.pods import CRASHES
 from elasticjob.reading.container import Termination, Fault
 from elasticjob.reading.pod import Pod
-from elasticjob.reasons import REMEDIES, Reason
+from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 

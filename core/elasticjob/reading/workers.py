@@ -7,7 +7,7 @@ from elasticjob.reading.container import Termination
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import KINDS, Wait, exit_of, joined
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RequestCause, FailureKind, RequestType

@@ -21,7 +21,7 @@ from elasticjob.kube.errors import (
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.reading import Pod
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left

@@ -13,7 +13,7 @@ from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid,
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots

@@ -4,7 +4,7 @@
 from collections.abc import Collection, Mapping
 
 from elasticjob.reading.waits import Wait
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Event, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.losses import never_joined

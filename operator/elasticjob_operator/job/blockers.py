@@ -11,7 +11,7 @@ from elasticjob.api import Blocker
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
 from elasticjob.pods import QUEUE_LABEL, pod_name
 from elasticjob.reading.waits import KINDS
-from elasticjob.reasons import (
+from elasticjob.blocker_reasons import (
     ADMITTED_LATER,
     AGAIN,
     BUDGET_REFUSED,

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.reading.waits import Wait
-from elasticjob.reasons import CONTAINER_FAILED, FINISHING, HUNG, ORDER, Reason
+from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING, HUNG, ORDER, Reason
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import Roster, current

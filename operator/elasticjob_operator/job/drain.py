@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from elasticjob.reading import Device, Pod, Taint
 from elasticjob.reading.waits import Wait, joined
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 
 
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:

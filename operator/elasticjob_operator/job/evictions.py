@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.reasons import DRAIN_GRACE_OVER
+from elasticjob.blocker_reasons import DRAIN_GRACE_OVER
 from elasticjob.rendezvous import Event
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.spec import DrainSpec

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
-from elasticjob.reasons import CONTAINER_FAILED, FINISHING
+from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING
 from elasticjob.rendezvous import Event, Member, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from elasticjob.reasons import FINISHING
+from elasticjob.blocker_reasons import FINISHING
 from elasticjob.members import Members
 from elasticjob.objects import Object
 from elasticjob.terms import Outcome

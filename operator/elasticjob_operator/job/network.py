@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus
-from elasticjob.reasons import NETWORK_FAULT
+from elasticjob.blocker_reasons import NETWORK_FAULT
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able

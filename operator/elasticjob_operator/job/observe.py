@@ -14,7 +14,7 @@ from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record, Said, Taint
 from elasticjob.reading.validity import Reading, judge, problems_among
 from elasticjob.reading.waits import Wait, wait_of
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.reading.workers import worker_of
 from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 
 # refusals by the API server's authorization and by its quotas, which share the status 403
 NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')

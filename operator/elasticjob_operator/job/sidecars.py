@@ -15,7 +15,7 @@ from elasticjob.api import HEALTH_PORT, ElasticJobSpec
 from elasticjob.pods import SIDECAR
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Wait
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
-from elasticjob.reasons import HUNG
+from elasticjob.blocker_reasons import HUNG
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey

@@ -10,7 +10,7 @@ from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading import Node, Taint
 from elasticjob.reading.node import CORDONED
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Member, State
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob.terms import RendezvousPhase

@@ -7,7 +7,7 @@ import pytest
 
 from elasticjob.api import ElasticJobStatus
 from elasticjob.reading.waits import Wait
-from elasticjob.reasons import Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.network import FORGET_SECONDS, STANDS_SECONDS, Network, NetworkFaults
 from elasticjob_operator.job.sidecars import SidecarTroubles

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words for what keeps a job from its full size, the worst first, and what to do about each.
 
-A remedy is written here and nowhere else. What is wrong is said by what has found it: for a pod `reading.waits`, for a
-pod that the cluster refuses the operator's `job.refusal_messages`, for the rest the concern of its name.
+A status has its remedies from here and nowhere else. What is wrong is said by what has found it: of a pod by
+`reading.waits`, of a pod that the cluster refuses by the operator's `job.refusal_messages`, of the rest by the concern
+of its name.
 """
 
 from collections.abc import Mapping
