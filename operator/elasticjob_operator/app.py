@@ -27,6 +27,7 @@ from elasticjob_operator.execution import hear_signals, hold_signals
 from elasticjob_operator.first_steps import FirstSteps
 from elasticjob_operator.job.gauges import gauges_of
 from elasticjob_operator.loop_watch import watch_loop
+from elasticjob_operator.memory import Memories
 from elasticjob_operator.metrics_server import MetricsServer
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.options import Options
@@ -155,18 +156,10 @@ async def _work(
     )
     nodes = options.watch_nodes and await may_watch_nodes(kube)
     reflector = Reflector(kube, cache, options.namespaces, nodes=nodes)
-    reconciler = Reconciler(
-        kube,
-        cache,
-        reflector,
-        leadership,
-        Announcer(kube, options.identity),
-        image,
-        namespaces=options.namespaces,
-        network_policy=options.worker_network_policy,
-        nodes=nodes,
-    )
-    steps = FirstSteps(cache, reconciler.reconcile)
+    announcer, network_policy = Announcer(kube, options.identity), options.worker_network_policy
+    parts = kube, cache, reflector, leadership, announcer, image
+    memories = Memories(*parts, namespaces=options.namespaces, network_policy=network_policy, nodes=nodes)
+    steps = FirstSteps(cache, Reconciler(memories, cache, leadership, announcer).reconcile)
     queue: WorkQueue[Key] = WorkQueue(steps)
     reflector.wake = queue.add
     queue.began, queue.failed = metrics.step_began, metrics.step_failed

@@ -115,9 +115,10 @@ class Memories:
         leadership: Leadership,
         announcer: Announcer,
         image: SidecarImage,
-        namespaces: tuple[str, ...],
-        network_policy: bool,
-        nodes: bool,
+        *,
+        namespaces: tuple[str, ...] = (),
+        network_policy: bool = False,
+        nodes: bool = False,
     ) -> None:
         """`nodes`: whether the cluster's nodes are watched."""
         self._kube, self._cache, self._reflector, self._leadership = kube, cache, reflector, leadership

@@ -21,17 +21,14 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import Clocks, Decision, decide
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
-from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.job.measurements import measure
 from elasticjob_operator.job.numbers import renumbered
 from elasticjob_operator.job.outcome import LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
-from elasticjob_operator.objects.pods import SidecarImage
 
 SHORTEST_WAIT_SECONDS = 0.2
 
@@ -39,23 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    def __init__(
-        self,
-        kube: Kube,
-        cache: Cache,
-        reflector: Reflector,
-        leadership: Leadership,
-        announcer: Announcer,
-        image: SidecarImage,
-        *,
-        namespaces: tuple[str, ...] = (),
-        network_policy: bool = False,
-        nodes: bool = False,
-    ) -> None:
-        """`nodes`: whether the cluster's nodes are watched."""
-        self._cache, self._leadership, self._announcer = cache, leadership, announcer
-        parts = kube, cache, reflector, leadership, announcer, image
-        self._memories = Memories(*parts, namespaces, network_policy, nodes)
+    def __init__(self, memories: Memories, cache: Cache, leadership: Leadership, announcer: Announcer) -> None:
+        self._memories, self._cache, self._leadership, self._announcer = memories, cache, leadership, announcer
 
     async def reconcile(self, key: Key) -> float | None:
         """Takes job `key` one step further. Returns the seconds until the next look; None if no time is set."""

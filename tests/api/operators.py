@@ -14,6 +14,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
+from elasticjob_operator.memory import Memories
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -49,7 +50,8 @@ class Leader:
         self.kube, self.leadership = kube, leadership
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
-        self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
+        memories = Memories(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
+        self._reconciler = Reconciler(memories, self._cache, leadership, announcer)
         watched = Witness(kube.transport)
         watched.asked = []  # what a watch asks for is nobody's concern
         self._watches = Reflector(watched, self._cache)

@@ -19,6 +19,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
+from elasticjob_operator.memory import Memories
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -42,9 +43,8 @@ class OperatedJob:
         plane.request("POST", JOBS, job)
         self.announcer = Announcer(kube, "test")
         image = SidecarImage("none", "Always")
-        self._reconciler = Reconciler(
-            kube, self._cache, Reflector(kube, self._cache), leadership, self.announcer, image
-        )
+        memories = Memories(kube, self._cache, Reflector(kube, self._cache), leadership, self.announcer, image)
+        self._reconciler = Reconciler(memories, self._cache, leadership, self.announcer)
 
     async def look(self) -> Object:
         """The operator works on the job until it has written all; returns the status."""

@@ -22,6 +22,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
+from elasticjob_operator.memory import Memories
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support.operator_objects import CERTIFICATES, ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
@@ -117,11 +118,11 @@ class RecordedJob:
 def reconciler(recorded: RecordedJob, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
     clock = SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now)
-    leadership = SimpleNamespace(term=5, lease=None, clock=clock)
+    leadership: Any = SimpleNamespace(term=5, lease=None, clock=clock)
     cache.note_job(recorded.body)
     kube = cast(Any, recorded)
-    reflector = Reflector(kube, cache, nodes=nodes)
-    return Reconciler(kube, cache, reflector, cast(Any, leadership), kube, image, nodes=nodes)
+    memories = Memories(kube, cache, Reflector(kube, cache, nodes=nodes), leadership, kube, image, nodes=nodes)
+    return Reconciler(memories, cache, leadership, kube)
 
 
 async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
