@@ -47,7 +47,7 @@ from elasticjob.status import (
     Progress,
     RendezvousStatus,
 )
-from elasticjob.terms import RequestCause, FailureKind, Outcome, ProcessState, RendezvousPhase, RequestType
+from elasticjob.terms import FailureKind, Outcome, ProcessState, RendezvousPhase, RequestCause, RequestType
 from elasticjob.timing import RendezvousSpec
 
 GROUP = "elasticjob.io"

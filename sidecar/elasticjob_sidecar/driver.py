@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from elasticjob import logs
-from elasticjob.api import RequestCause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import ProcessState, RendezvousStatus, RequestCause, RequestType, WorkerRequest
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.membership.concerns import Concerns

@@ -33,7 +33,10 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     "start": ("starts, and its trainer joins", lambda pod: pod_moves.with_trainer(pod_moves.with_sidecar(pod))),
     "reconnect": ("its trainer finds the new sidecar", pod_moves.reconnected),
     "enter": ("its trainer takes the round into use", pod_moves.entering),
-    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_moves.asking(pod, RequestCause.MEMBERSHIP_CHANGED)),
+    "rejoin": (
+        "its trainer is told, and joins again",
+        lambda pod: pod_moves.asking(pod, RequestCause.MEMBERSHIP_CHANGED),
+    ),
     "exit": ("its container ends in success", lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED)),
     "next": ("its container's next torchrun starts", pod_moves.with_next),
     "end badly": ("its container fails after torchrun's success", pod_moves.ending_badly),

@@ -7,7 +7,7 @@ never changed: each function gives another one, in which the sidecar that was to
 
 import sys
 
-from elasticjob.api import RequestCause, Member, RendezvousStatus
+from elasticjob.api import Member, RendezvousStatus, RequestCause
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed, Torchrun

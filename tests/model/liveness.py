@@ -24,7 +24,7 @@ from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.roster import ENDED, has_joined, has_succeeded, is_current
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.terms import RequestCause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Outcome, RendezvousPhase, RequestCause, RequestType
 from model.operator_key import key_of
 from model.operator_moves import with_record
 from model.operator_system import OperatorSystem, after_seconds, lines_of, looked

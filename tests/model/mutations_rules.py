@@ -109,7 +109,11 @@ MUTATIONS = mutations(
             omit("failures are forgotten while a round is forming", "step.state.phase is FORMED", by="operator"),
         ),
         "elasticjob.rendezvous.losses:_trains_or_was_notified": (
-            replace("a member that fails on its own counts as told to stop", "RequestCause.RENEWED", "RequestCause.WORKER_FAILED"),
+            replace(
+                "a member that fails on its own counts as told to stop",
+                "RequestCause.RENEWED",
+                "RequestCause.WORKER_FAILED",
+            ),
         ),
         "elasticjob.rendezvous.losses:lost_workers": (
             replace("pods that a node rejects before any round end the job", "ignored or worker.rejected", "ignored"),

@@ -15,7 +15,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
 from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
-from elasticjob.terms import RequestCause, RendezvousPhase, RequestType
+from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
 from model.operator_system import OperatorSystem
 from model.state_key import asks_anew, failures_key, finishing_key, matched_key, must_know, ping_key, stood_key
 

@@ -12,7 +12,7 @@ from elasticjob.agreed import state_of
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
-from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import PolicyAction, RendezvousPhase, RequestCause, RequestType
 from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_system import OperatorSystem, after_seconds, looked
 from model.search import Move

@@ -12,7 +12,7 @@ from functools import cached_property
 from elasticjob.members import Member
 from elasticjob.rendezvous.decision import Decision
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Matched, Pinged, PodState, Request, Spec, State, Worker
-from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import PolicyAction, RendezvousPhase, RequestCause, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
 CRASHED = (*ENDED, PodState.CRASH_LOOP)
@@ -176,7 +176,9 @@ class Step:
                 and worker.member in self.before.participants
                 and not worker.asks(RequestType.FINISH)
             )
-            or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == RequestCause.STORE_NOT_READY)
+            or (
+                worker.asks(RequestType.LEAVE) and request is not None and request.cause == RequestCause.STORE_NOT_READY
+            )
         )
 
     def hangs(self, worker: Worker) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from elasticjob.rendezvous.model import Request, State, Worker
 from elasticjob.rendezvous.transitions import ROUND_REOPENED
-from elasticjob.terms import RequestCause, RendezvousPhase, RequestType
+from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
 from oracle.evidence import Step
 from oracle.history import newly_formed
 

@@ -15,7 +15,7 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.state_machine import AgentStateMachine, Steps
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.client import TimedCall, Calls, Tries, read_answer
+from elasticjob_torch.sidecar.client import Calls, TimedCall, Tries, read_answer
 from elasticjob_torch.sidecar.errors import SidecarUnavailable
 from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from elasticjob.api import RequestCause, Member, Members
+from elasticjob.api import Member, Members, RequestCause
 from elasticjob_torch.sidecar.client import TimedCall
 from elasticjob_torch.wire import Round
 from simulation.containers import Sandbox

@@ -31,7 +31,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
 from elasticjob.rendezvous.step import NO_FAILURE
 from elasticjob.rendezvous.words import round_of, workers
-from elasticjob.terms import RequestCause, FailureKind, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import FailureKind, RendezvousPhase, RequestCause, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, PodKey
 
 MOST_STEPS = 6  # until nothing changes any more

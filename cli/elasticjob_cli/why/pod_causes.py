@@ -4,14 +4,14 @@ hold."""
 
 from collections.abc import Callable
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
-from elasticjob.terms import RequestCause, Loss, RequestType
+from elasticjob.terms import Loss, RequestCause, RequestType
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of

@@ -8,10 +8,10 @@ Only pod statuses are read. A cause that the kubelet reports in events alone (a 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from elasticjob.pods import CRASHES
-from elasticjob.reading.container import Termination, Fault
-from elasticjob.reading.pod import Pod
 from elasticjob.blocker_reasons import REMEDIES, Reason
+from elasticjob.pods import CRASHES
+from elasticjob.reading.container import Fault, Termination
+from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 

@@ -2,15 +2,15 @@
 """Combine a pod and its record into a `Worker` of the rendezvous. Pure; `validity` says which records count."""
 
 from elasticjob.api import DETAIL_LENGTH, WorkerRequest
+from elasticjob.blocker_reasons import Reason
 from elasticjob.fields import WORD_LENGTH
 from elasticjob.reading.container import Termination
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import KINDS, Wait, exit_of, joined
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import RequestCause, FailureKind, RequestType
+from elasticjob.terms import FailureKind, RequestCause, RequestType
 from elasticjob.text import plain
 
 UNKNOWN, SIGNAL = FailureKind.UNKNOWN, FailureKind.SIGNAL

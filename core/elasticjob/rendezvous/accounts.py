@@ -14,7 +14,7 @@ from elasticjob.rendezvous.live import comes_back
 from elasticjob.rendezvous.losses import Lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, State, Worker
 from elasticjob.rendezvous.roster import current
-from elasticjob.terms import RequestCause, FailureKind, RequestType, RoundCause
+from elasticjob.terms import FailureKind, RequestCause, RequestType, RoundCause
 
 
 class Account(NamedTuple):

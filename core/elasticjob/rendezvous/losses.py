@@ -20,7 +20,7 @@ from elasticjob.rendezvous.roster import (
     is_stopping,
     lacks_last_word,
 )
-from elasticjob.terms import RequestCause, FailureKind, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import FailureKind, Loss, PolicyAction, RendezvousPhase, RequestCause, RequestType, RoundCause
 
 # Pods whose training is at fault. A rank 0 that only failed to serve its store is not among them: it explains the
 # failures of its peers.

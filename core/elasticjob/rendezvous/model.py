@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.terms import RequestCause, FailureKind, Outcome, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import FailureKind, Outcome, PolicyAction, RendezvousPhase, RequestCause, RequestType
 
 PodKey = tuple[int, int]  # index and replacement number: together they name a pod
 PATIENCE_SECONDS = 15.0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.blocker_reasons import Reason
 from elasticjob.kube.errors import (
     ApiError,
     Busy,
@@ -21,7 +22,6 @@ from elasticjob.kube.errors import (
 from elasticjob.kube.paths import PRIORITIES, WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.reading import Pod
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.leftovers import delete_left

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar, cast
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating, TimedOut
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob.reading import Pod
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots

@@ -3,8 +3,8 @@
 
 from collections.abc import Collection, Mapping
 
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Event, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.losses import never_joined

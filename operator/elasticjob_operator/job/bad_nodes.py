@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
+from elasticjob.blocker_reasons import Reason
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import pod_key_of, pod_name
 from elasticjob.reading.waits import Wait
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern

@@ -5,12 +5,9 @@
 however many workers wait and however long the messages are.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from elasticjob.api import Blocker
-from elasticjob.blockers import MAX_BLOCKERS, OTHERS
-from elasticjob.pods import QUEUE_LABEL, pod_name
-from elasticjob.reading.waits import KINDS
 from elasticjob.blocker_reasons import (
     ADMITTED_LATER,
     AGAIN,
@@ -24,6 +21,9 @@ from elasticjob.blocker_reasons import (
     REMEDIES,
     Reason,
 )
+from elasticjob.blockers import MAX_BLOCKERS, OTHERS
+from elasticjob.pods import QUEUE_LABEL, pod_name
+from elasticjob.reading.waits import KINDS
 from elasticjob.rendezvous import PodState, roster_of
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import RendezvousPhase

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING, HUNG, ORDER, Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import Roster, current
@@ -40,7 +40,9 @@ class UntimedCondition(NamedTuple):
 
 def findings_of(report: Report) -> Iterator[UntimedCondition]:
     state, problem = report.decision.state, report.problem
-    yield UntimedCondition("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
+    yield UntimedCondition(
+        "TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or ""
+    )
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
         yield _progressing(report.of(Hang))
@@ -73,7 +75,9 @@ def _finishing(report: Report) -> Iterator[UntimedCondition]:
 
 def _suspended(report: Report) -> Iterator[UntimedCondition]:
     if report.spec.suspend and report.decision.state.phase is RendezvousPhase.CLOSED:
-        yield UntimedCondition("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
+        yield UntimedCondition(
+            "Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last"
+        )
     elif report.spec.suspend:
         yield UntimedCondition("Suspended", "True", "Suspended", "spec.suspend is true")
     elif _had_condition("Suspended", report):

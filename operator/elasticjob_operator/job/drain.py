@@ -4,9 +4,9 @@ Pure."""
 
 from collections.abc import Collection, Iterable
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.reading import Device, Pod, Taint
 from elasticjob.reading.waits import Wait, joined
-from elasticjob.blocker_reasons import Reason
 
 
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
 from elasticjob.pods import SIDECAR
-from elasticjob.reading import Container, Termination, Pod
+from elasticjob.reading import Container, Pod, Termination
 from elasticjob.reading.waits import joined
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import RequestCause

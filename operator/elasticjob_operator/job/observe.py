@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import ElasticWorkerStatus, PodFailurePolicy
+from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record, Said, Taint
 from elasticjob.reading.validity import Reading, judge, problems_among
 from elasticjob.reading.waits import Wait, wait_of
-from elasticjob.blocker_reasons import Reason
 from elasticjob.reading.workers import worker_of
 from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from elasticjob.agreed import limited, rendezvous_spec
 from elasticjob.api import Admitted, ElasticJobSpec
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR
-from elasticjob.blocker_reasons import Reason
 
 # refusals by the API server's authorization and by its quotas, which share the status 403
 NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import HEALTH_PORT, ElasticJobSpec
+from elasticjob.blocker_reasons import Reason
 from elasticjob.pods import SIDECAR
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Wait
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import (
-    RequestCause,
     Member,
     RendezvousPhase,
     RendezvousStatus,
+    RequestCause,
     RequestType,
     WorkerRequest,
 )
@@ -245,7 +245,9 @@ class Membership:
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, event: str, after: int, cause: RequestCause, waiter: Waiter, failure: Failure = NO_FAILURE) -> None:
+    def _announce(
+        self, event: str, after: int, cause: RequestCause, waiter: Waiter, failure: Failure = NO_FAILURE
+    ) -> None:
         self._joined_after, self.store_port = after, None
         self._move(
             event,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from elasticjob.api import RequestCause, FailureKind, Member
+from elasticjob.api import FailureKind, Member, RequestCause
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_torch.wire import NO_FAILURE, Failure
 

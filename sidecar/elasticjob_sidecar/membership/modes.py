@@ -36,9 +36,13 @@ class ModeChange(NamedTuple):
 
 
 MOVES = (
-    ModeChange((IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"),
+    ModeChange(
+        (IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"
+    ),
     ModeChange((JOINING,), RequestCause.RENEWED, JOINING, RequestType.JOIN, RENEWED_WHEN),
-    ModeChange((JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"),
+    ModeChange(
+        (JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"
+    ),
     ModeChange(
         (JOINING,),
         RequestCause.JOIN_TIMEOUT,
@@ -68,7 +72,13 @@ MOVES = (
         RequestType.LEAVE,
         "the trainer that joined or holds a round says that it leaves, and its cause; or any does that was told to",
     ),
-    ModeChange((IDLE, JOINING, HANDED), RequestCause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
+    ModeChange(
+        (IDLE, JOINING, HANDED),
+        RequestCause.POD_STOPPING,
+        IDLE,
+        RequestType.LEAVE,
+        "the pod stops, and nobody has left",
+    ),
     ModeChange(
         tuple(Mode),
         HAS_FINISHED,

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from elasticjob.api import RequestCause, ProcessState
+from elasticjob.api import ProcessState, RequestCause
 from elasticjob.text import plain
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from elasticjob_sidecar.driver import Driver

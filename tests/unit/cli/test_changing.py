@@ -210,7 +210,12 @@ def test_a_job_that_is_closed_meanwhile_is_not_waited_for(ask: Ask) -> None:
     assert (done.exit_code, done.stderr) == (Exit.JOB_ENDED, "error: digits was closed meanwhile: closed by worker 0\n")
 
 
-AWAY = [NoAnswer("the API server does not answer"), RequestRefused(429, "busy"), RequestRefused(500, "broken"), RequestRefused(503, "b")]
+AWAY = [
+    NoAnswer("the API server does not answer"),
+    RequestRefused(429, "busy"),
+    RequestRefused(500, "broken"),
+    RequestRefused(503, "b"),
+]
 
 
 @pytest.mark.parametrize("command", [("scale", "1"), ("suspend",), ("resume",)], ids=lambda command: command[0])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH
 from elasticjob.reading import Node, Taint
 from elasticjob.reading.node import CORDONED
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Member, State
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob.terms import RendezvousPhase

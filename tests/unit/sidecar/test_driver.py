@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.api import RequestCause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Member, Members, ProcessState, RendezvousPhase, RendezvousStatus, RequestCause
 from elasticjob.kube.errors import Unavailable
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord

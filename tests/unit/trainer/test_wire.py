@@ -223,7 +223,11 @@ WRONG = {
     "too many characters": (wire.Imports, {"imports": ["a" * 128] * 64}, "imports: must be at most 8192 characters"),
     "too many metrics": (wire.ProgressReport, {"metrics": {str(n): 1 for n in range(17)}}, "metrics: must be object"),
     "a metric of text": (wire.ProgressReport, {"metrics": {"loss": "1"}}, "metrics.loss: must be number, not '1'"),
-    "a metric without a name": (wire.ProgressReport, {"metrics": {"": 1}}, "metrics.'': must be text of 1 to 64 characters"),
+    "a metric without a name": (
+        wire.ProgressReport,
+        {"metrics": {"": 1}},
+        "metrics.'': must be text of 1 to 64 characters",
+    ),
     "a share above 1": (wire.ProgressReport, {"waits": 1.5}, "waits: must be number from 0 to 1"),
     "no object": (wire.ProgressReport, [], "must be a JSON object, not []"),
     "no port": (wire.StoreAddress, {"host": "127.0.0.1", "port": 0}, "port: must be whole number from 1 to 65535"),

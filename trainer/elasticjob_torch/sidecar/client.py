@@ -98,7 +98,9 @@ class Calls(ABC):
 
     def view(self) -> wire.Ours:
         """Return whose sidecar it is, and its view."""
-        return self._make(TimedCall("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience))
+        return self._make(
+            TimedCall("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience)
+        )
 
     def join(
         self,

@@ -143,7 +143,9 @@ SAVED = Call(
     None,
     "A script whose stream is open wants to save before planned ends, and has for this one.",
 )
-PROGRESS = Call("POST", "/v1/progress", requests.ProgressReport, None, "How far the training is, shown in the job's status.")
+PROGRESS = Call(
+    "POST", "/v1/progress", requests.ProgressReport, None, "How far the training is, shown in the job's status."
+)
 
 CALLS = (
     EVENTS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from elasticjob.rendezvous import PodState
-from elasticjob.terms import RequestCause, Loss, Outcome, RoundCause
+from elasticjob.terms import Loss, Outcome, RequestCause, RoundCause
 from support.job_on_paper import JobOnPaper, formed
 from unit.core.rendezvous.test_rendezvous_random import JobLife
 

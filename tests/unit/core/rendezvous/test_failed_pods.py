@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob.rendezvous import Decision, Failed, Matched, PodState, Request
-from elasticjob.terms import RequestCause, PolicyAction, RequestType
+from elasticjob.terms import PolicyAction, RequestCause, RequestType
 from support.job_on_paper import JobOnPaper, formed
 
 COUNT, IGNORE = (Matched(0, action, "it says so") for action in (PolicyAction.COUNT, PolicyAction.IGNORE))

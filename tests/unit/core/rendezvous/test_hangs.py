@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from elasticjob.rendezvous import PodState
-from elasticjob.terms import RequestCause, Outcome, RoundCause
+from elasticjob.terms import Outcome, RequestCause, RoundCause
 from support.job_on_paper import formed
 
 WHY = "no member has reported for 60 s: worker 1's training process is stopped"

@@ -22,7 +22,7 @@ from elasticjob.rendezvous import (
     Worker,
 )
 from elasticjob.rendezvous.model import Beat, Pinged
-from elasticjob.terms import RequestCause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestCause, RequestType, RoundCause
 from oracle import history, invariants, live, stages, violations
 from oracle.evidence import Step
 
@@ -193,7 +193,9 @@ def after_failures(before_any_round: int) -> State:
 
 def lives(member: Member) -> Worker:
     """A worker that joins after round 2 with the processes that it has."""
-    return replace(worker(member), request=Request(type=JOIN, after=2, cause=RequestCause.MEMBERSHIP_CHANGED, live=True))
+    return replace(
+        worker(member), request=Request(type=JOIN, after=2, cause=RequestCause.MEMBERSHIP_CHANGED, live=True)
+    )
 
 
 def next_stage(member: Member) -> Worker:
@@ -254,7 +256,9 @@ LIVE = "the live members of the last round are {}, and {} to {} are"
 WAITS_IN_VAIN = "round 2 stands, all live through changes, and 1 newcomers wait"
 ENDED_OTHERWISE = "the last round for new processes is {}, and round 2 ended otherwise"
 all_live, anew = replace(formed, live=(0, 1)), replace(forming, restart_round=3)
-ahead = Request(type=JOIN, after=3, cause=RequestCause.MEMBERSHIP_CHANGED, live=True)  # of a round that is still to come
+ahead = Request(
+    type=JOIN, after=3, cause=RequestCause.MEMBERSHIP_CHANGED, live=True
+)  # of a round that is still to come
 
 STEPS = {
     invariants.moves_are_in_the_table: [
@@ -422,7 +426,10 @@ STEPS = {
         (step(formed, forming, a, worker(B, LEAVE, pod=PodState.SUCCEEDED)), NOT_LOST),
         (step(formed, forming, a, joins(B, pod=PodState.SUCCEEDED)), NOT_LOST),
         (step(forming, b_lost, joins(A), joins(B)), "worker 1 was replaced without a cause"),
-        (step(forming, b_lost, joins(A), worker(B, LEAVE, RequestCause.AGENT_LOST)), "worker 1 was replaced without a cause"),
+        (
+            step(forming, b_lost, joins(A), worker(B, LEAVE, RequestCause.AGENT_LOST)),
+            "worker 1 was replaced without a cause",
+        ),
         (step(formed, forming, a, worker(B, LEAVE, RequestCause.STORE_NOT_READY)), NOT_LOST),
     ],
     invariants.only_suspects_are_pinged: [

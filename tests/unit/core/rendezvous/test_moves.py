@@ -7,7 +7,7 @@ import pytest
 
 from elasticjob.rendezvous import Request
 from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
-from elasticjob.terms import RequestCause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Outcome, RendezvousPhase, RequestCause, RequestType
 from support.job_on_paper import formed
 from support.rendezvous_transcript import job_after
 

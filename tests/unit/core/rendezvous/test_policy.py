@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob.rendezvous import Matched, PodState, Request
-from elasticjob.terms import RequestCause, Outcome, PolicyAction, RequestType, RoundCause
+from elasticjob.terms import Outcome, PolicyAction, RequestCause, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, formed
 
 FAIL_JOB, IGNORE, COUNT = PolicyAction.FAIL_JOB, PolicyAction.IGNORE, PolicyAction.COUNT

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, State, Worker, decide
-from elasticjob.terms import RequestCause, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import PolicyAction, RendezvousPhase, RequestCause, RequestType
 from support.job_on_paper import JobOnPaper
 
 MAX_WORKERS = 8
-CAUSES = st.sampled_from([RequestCause.STARTED, RequestCause.WORKER_FAILED, RequestCause.MEMBERSHIP_CHANGED, RequestCause.RENEWED])
+CAUSES = st.sampled_from(
+    [RequestCause.STARTED, RequestCause.WORKER_FAILED, RequestCause.MEMBERSHIP_CHANGED, RequestCause.RENEWED]
+)
 LEAVES = st.sampled_from(
     [
         RequestCause.AGENT_LOST,

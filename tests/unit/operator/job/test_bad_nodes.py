@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures
+from elasticjob.blocker_reasons import Reason
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import KEPT_OFF
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Wait
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase

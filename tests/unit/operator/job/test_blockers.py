@@ -9,9 +9,9 @@ import pytest
 
 from elasticjob.agreed import limited
 from elasticjob.api import Blocker, ElasticJobSpec, ElasticJobStatus, Member
+from elasticjob.blocker_reasons import ORDER, Reason
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
 from elasticjob.reading.waits import KINDS, Wait
-from elasticjob.blocker_reasons import ORDER, Reason
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.evictions import Budget, Protection

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from elasticjob.blocker_reasons import Reason
 from elasticjob.reading import Device, Node, Pod, Taint
 from elasticjob.reading.devices import MAX_DEVICES, MESSAGE_LENGTH, NAME_LENGTH
 from elasticjob.reading.node import CORDONED
-from elasticjob.blocker_reasons import Reason
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob_operator.job.drain import draining_by, told_of
 from elasticjob_operator.job.observe import Observer

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobStatus
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.network import FORGET_SECONDS, STANDS_SECONDS, Network, NetworkFaults
 from elasticjob_operator.job.sidecars import SidecarTroubles

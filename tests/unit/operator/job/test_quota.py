@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Clocks, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.quota import (

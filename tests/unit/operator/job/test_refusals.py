@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailable, error_of
 from elasticjob.blocker_reasons import Reason
+from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailable, error_of
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck

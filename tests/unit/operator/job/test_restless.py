@@ -70,6 +70,8 @@ def test_no_other_end_of_a_round_has_a_worker_replaced(between: str) -> None:
             job.join(1, cause=RequestCause.WORKER_FAILED)
             job.join(0, cause=RequestCause.MEMBERSHIP_CHANGED)
         else:
-            job.come_back(RequestCause.WORKER_FAILED if fails else RequestCause.MEMBERSHIP_CHANGED, 21 if between == "time" else 2)
+            job.come_back(
+                RequestCause.WORKER_FAILED if fails else RequestCause.MEMBERSHIP_CHANGED, 21 if between == "time" else 2
+            )
     assert job.state.round > 8
     assert job.lost == []

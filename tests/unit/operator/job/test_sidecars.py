@@ -8,9 +8,9 @@ import pytest
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.blocker_reasons import Reason
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Wait
-from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState, Request, State, Worker
 from elasticjob.terms import Outcome, RequestType
 from elasticjob_operator.job.absent import waits_of

@@ -10,8 +10,8 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import Active, ElasticJobStatus
-from elasticjob.reading.waits import Wait
 from elasticjob.blocker_reasons import Reason
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of

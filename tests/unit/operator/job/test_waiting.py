@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from elasticjob.reading import Termination, Pod
-from elasticjob.reading.waits import KINDS, Wait, exit_of, wait_of
 from elasticjob.blocker_reasons import REMEDIES, Reason
+from elasticjob.reading import Pod, Termination
+from elasticjob.reading.waits import KINDS, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer

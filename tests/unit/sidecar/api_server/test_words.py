@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from elasticjob.api import RequestCause, Member, Members, RequestType, Stall, WorkerRequest
+from elasticjob.api import Member, Members, RequestCause, RequestType, Stall, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, Unavailable
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress

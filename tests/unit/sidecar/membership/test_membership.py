@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import RequestCause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import Member, Outcome, RendezvousPhase, RendezvousStatus, RequestCause, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Handed, Torchrun

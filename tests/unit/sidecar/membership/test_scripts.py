@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import RequestCause, Member, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Member, RendezvousPhase, RendezvousStatus, RequestCause
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import RequestCause, Member, ProcessState, RendezvousPhase, RendezvousStatus, Stall
+from elasticjob.api import Member, ProcessState, RendezvousPhase, RendezvousStatus, RequestCause, Stall
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused
