@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message for a pod that the cluster refuses, by a quota, a LimitRange, a policy or a webhook, and its reason. Pure.
+"""The message and the reason of a pod that the cluster refuses: by a quota, a LimitRange, a policy, a webhook. Pure.
 
 To the API server's sentence it adds what to change. The API server names a container by its position or not at all, and
 the reader has not written the sidecar.
