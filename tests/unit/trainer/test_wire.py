@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 from pydantic import TypeAdapter
 
-from elasticjob import api, terms
+from elasticjob import api, fields, terms
 from elasticjob_sidecar.membership import refusal
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch import wire
@@ -159,8 +159,9 @@ def test_a_word_is_what_it_says() -> None:
 def test_limits_are_those_of_the_api() -> None:
     shared = {name for name in vars(wire) if name.isupper() and hasattr(api, name)}
     assert {name: getattr(wire, name) for name in shared} == {name: getattr(api, name) for name in shared}
-    assert {"MAX_JSON_INTEGER", "DETAIL_LENGTH", "METRIC_NAME_LENGTH", "IMPORTS_LENGTH"} <= shared
+    assert {"MAX_JSON_INTEGER", "DETAIL_LENGTH", "METRIC_NAME_LENGTH"} <= shared
     assert (wire.PORT, wire.MAX_METRICS) == (api.TRAINER_API_PORT, api.MAX_METRICS)
+    assert wire.IMPORTS_LENGTH == fields.IMPORTS_LENGTH
     keep_alive = TypeAdapter(api.KeepAlive).json_schema()
     assert keep_alive["minimum"] == wire.SHORTEST_WORKER_LOST_SECONDS
     assert keep_alive["maximum"] == TypeAdapter(api.Seconds).json_schema()["maximum"] == wire.LONGEST_SECONDS
