@@ -22,7 +22,7 @@ from pathlib import Path
 from elasticjob.api import Member, Members, RendezvousStatus
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.links.link import Line
+from elasticjob_sidecar.links.link import Link
 from elasticjob_sidecar.links.links import PeerLinks
 from elasticjob_sidecar.membership.link_monitor import LinkTimes, times_of
 from elasticjob_sidecar.membership.modes import Mode
@@ -121,8 +121,8 @@ async def member(transport: PeerTransport, store: str, times: LinkTimes) -> None
     await asyncio.sleep(random.uniform(times.earliest, times.latest))
     while True:
         with contextlib.suppress(OSError, TimeoutError):
-            line = Line(await transport.connect_link(store, 1, UP_SECONDS), lambda: None)
-            await line.talk(times.sign, sys.maxsize)
+            link = Link(await transport.connect_link(store, 1, UP_SECONDS), lambda: None)
+            await link.keep_beating(times.heartbeat, sys.maxsize)
 
 
 def resident_mib() -> float:
