@@ -23,7 +23,13 @@ path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/ben
 path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
 mkdir -p "$root/build"
 reach=(--network none --hostname localhost)
-[ -z "${CLUSTER:-}" ] || reach=(--network host --dns 127.0.0.1 --volume "$KUBECONFIG:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
+if [ -n "${CLUSTER:-}" ]; then
+  # at its node's own address: the engine's proxy on this machine's loopback ends at a few thousand connections
+  address=$(docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$cluster-control-plane")
+  direct=$KUBECONFIG.direct
+  (umask 077; sed "s|server: .*|server: https://$address:6443|" "$KUBECONFIG" > "$direct")
+  reach=(--network host --dns 127.0.0.1 --volume "$direct:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
+fi
 exec docker run --rm --init "${reach[@]}" --workdir "$root" \
   --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
   --volume "$root:$root" --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \

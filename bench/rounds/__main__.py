@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from elasticjob.fields import MAX_REPLICAS
 from rounds.api import Api
 from rounds.c10d import C10d
 from rounds.floor import Floor
@@ -24,6 +25,7 @@ SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
 # per kind: joins and status writes of one round, for the floor
 FLOORS = {"first": (None, 1), "again": (None, 2), "below-max": (None, 1), "scale-up": (1, 2), "member-lost": (0, 1)}
+OF_ONE_MORE = ("below-max", "scale-up")
 
 
 @dataclass(slots=True)
@@ -82,30 +84,36 @@ class Bench:
     async def _floor(self, n: int) -> None:
         async with Floor(self._api, n) as bare:
             for kind, (joins, writes) in FLOORS.items():
+                if kind in OF_ONE_MORE and n == MAX_REPLICAS:
+                    continue
                 for _ in range(self._runs):
                     seconds = await bare.round(joins=n if joins is None else joins, writes=writes)
                     self.row(n, kind).floor_seconds.append(seconds)
 
     async def _ours(self, n: int) -> None:
-        """One job: its first round, the same members again, again with one that comes late, one more, one less."""
+        """One job: its first round, the same members again, again with one that comes late, one more, one less. The
+        largest job that there may be has none more."""
+        spare = min(1, MAX_REPLICAS - n)
         with handler_processes(n) as handlers, sidecar_processes(self._api, n) as sidecars:
             job = OurJob(self._api, handlers, sidecars)
-            await job.start(n, spare=1)
+            newest = (await job.start(n, spare))[-1]
             async with self._counted(self.row(n, "first")):
                 first = await asyncio.to_thread(job.rendezvous)
             self.row(n, "first").ours_seconds.append(first)
-            below = self.row(n, "below-max")  # the same round: the job may have one worker more
-            below.ours_seconds.append(first)
-            below.ours_api_writes = self.row(n, "first").ours_api_writes
-            below.ours_api_bytes = self.row(n, "first").ours_api_bytes
+            if spare:
+                below = self.row(n, "below-max")  # the same round: the job may have one worker more
+                below.ours_seconds.append(first)
+                below.ours_api_writes = self.row(n, "first").ours_api_writes
+                below.ours_api_bytes = self.row(n, "first").ours_api_bytes
             async with self._counted(self.row(n, "again")):
                 self.row(n, "again").ours_seconds.append(await asyncio.to_thread(job.rendezvous))
             self.row(n, "again").ours_after_last_join_seconds.append(await job.after_the_last_join())
-            newcomer = await job.scale(n + 1)
-            async with self._counted(self.row(n, "scale-up")):
-                self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newcomer))
+            if spare:
+                newest = await job.scale(n + 1)
+                async with self._counted(self.row(n, "scale-up")):
+                    self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newest))
             async with self._counted(self.row(n, "member-lost")):
-                self.row(n, "member-lost").ours_seconds.append(await asyncio.to_thread(job.lose, newcomer))
+                self.row(n, "member-lost").ours_seconds.append(await asyncio.to_thread(job.lose, newest))
             await job.end()
 
     def _c10d(self, n: int) -> None:

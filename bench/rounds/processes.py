@@ -12,7 +12,9 @@ from rounds.child import Child
 from rounds.operators import Operator, at_rest
 
 BUILD = Path("build")
-HANDLERS_IN_A_PROCESS, SIDECARS_IN_A_PROCESS = 64, 32  # a handler loads torch: half a gigabyte for each process
+# how many are in a process, and how many processes there are at most: one that has handlers takes a quarter of a
+# gigabyte for torch, and one with sidecars a tenth
+HANDLERS, SIDECARS = (64, 16), (32, 32)
 
 
 @contextlib.contextmanager
@@ -29,15 +31,19 @@ def _children(module: str, number: int, *arguments: str) -> Iterator[list[Child]
             child.kill()
 
 
+def _number(agents: int, in_a_process: int, most: int) -> int:
+    return min(most, math.ceil(agents / in_a_process))
+
+
 def handler_processes(agents: int) -> contextlib.AbstractContextManager[list[Child]]:
-    return _children("rounds.handlers", math.ceil(agents / HANDLERS_IN_A_PROCESS))
+    return _children("rounds.handlers", _number(agents, *HANDLERS))
 
 
 @contextlib.contextmanager
 def sidecar_processes(api: Api, agents: int, *options: str) -> Iterator[list[Child]]:
     authority = BUILD / "bench-ca.crt"
     authority.write_text(api.authority)
-    number = math.ceil(agents / SIDECARS_IN_A_PROCESS)
+    number = _number(agents, *SIDECARS)
     with _children("rounds.sidecars", number, str(authority), api.host, api.port, *options) as started:
         yield started
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo  # optimizers import it, but after Accelerator(), where early imports end
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import nn

@@ -188,17 +188,17 @@ def test_who_has_no_part_any_more_says_so_by_its_exit_code(new_job: NewJob, tmp_
         assert job.view()["job"]["status"]["restarts"] == 0
 
 
-def test_a_node_out_of_restarts_does_not_bar_its_successor(new_job: NewJob, tmp_path: Path) -> None:
-    """Upstream the first agent that ends closes the rendezvous for ever, so no replacement can join."""
+def test_a_failed_process_ends_no_agent_whatever_its_launcher_says(new_job: NewJob, tmp_path: Path) -> None:
+    """Accelerate says 0 restarts. Upstream the first agent that ends closes the rendezvous for ever."""
     job = new_job(replicas=2)
     with trainers(job, tmp_path) as runs:
-        out = f"{job.name}-1-0"
-        runs.of_pod[out] = ["--max-restarts=0", *runs.command]
+        failing = f"{job.name}-1-0"
+        runs.of_pod[failing] = ["--max-restarts=0", *runs.command]
         one, other = runs.group(2)
-        assert other == out
-        runs.order(f"fail-{out}")
-        assert runs.group(2, after=2) == [one, out]
-        assert runs.ended == [(out, 1)]
+        assert other == failing
+        runs.order(f"fail-{failing}")
+        assert runs.group(2, after=2) == [one, failing]
+        assert not runs.ended
         runs.order("finish")
         job.closed("Complete")
 
@@ -220,7 +220,7 @@ def test_a_finished_agent_beside_a_restarting_one(new_job: NewJob, tmp_path: Pat
 
 @pytest.mark.parametrize("options", [[], ["--max-restarts=0"], ["--max-restarts=1"]])
 def test_who_counts_failures_is_the_job_alone(new_job: NewJob, tmp_path: Path, options: list[str]) -> None:
-    """torch 2.6 ends the rendezvous of an agent that is out of restarts as it ends that of one that has succeeded."""
+    """An agent that was out of restarts would end, and with torch 2.6 as if it had succeeded."""
     job = new_job(replicas=1, maxRestarts=2)
     with trainers(job, tmp_path, [*options, str(WORKER)]) as runs:
         (pod,) = runs.group(1)

@@ -165,7 +165,7 @@ class Job:
 
     def finish_training(self) -> None:
         """Let the training end in success, in all workers after the same step."""
-        disruption.touch(self.pod(0), TRAINER, "/tmp/finish")
+        disruption.touch(self.member_pods()[0], TRAINER, "/tmp/finish")
 
     # what is to be seen
 

@@ -145,19 +145,19 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
         "error: 9 is above maxReplicas 4 of train: change spec.maxReplicas first",
     )
 
+    def members() -> list[tuple[int, int, str]]:
+        return [(one["rank"], one["worker"], one["state"]) for one in ej.json("status", "train")["members"]]
+
     def training() -> bool:
         seen = ej.json("status", "train")
         known = seen["rounds"][-1]["starting"] is not None and (seen["goodput"]["share"] or 0) > 0
         return bool(seen["members"][0]["step"]) and known  # the others' steps go with their heartbeats, by and by
 
+    wait_until("both to train", lambda: members() == [(0, 0, "trains"), (1, 1, "trains")], TOLD_SECONDS, members)
     wait_until("rank 0 to report a step, and the round to have trained", training, TOLD_SECONDS)
     newest = ("logs", "train", "--rank", "1", "--tail", "1")
     wait_until("rank 1 to print one", lambda: "rank=1" in ej(*newest).output, TOLD_SECONDS)
     seen = ej.json("status", "train")
-    assert [(one["rank"], one["worker"], one["state"]) for one in seen["members"]] == [
-        (0, 0, "trains"),
-        (1, 1, "trains"),
-    ]
     assert [one["cause"] for one in seen["rounds"]] == ["FirstFormation", "Scaled"]
     assert [one["reason"] for one in seen["rounds"]] == ["first formation", "scaled from 1 to 2"]
     assert 0 < seen["goodput"]["share"] < 1

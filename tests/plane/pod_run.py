@@ -7,9 +7,10 @@ What the pod's status says, and when a container starts again, is decided there;
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 TOKEN_SECONDS = 3600
 LOOK_SECONDS = 0.2  # between two looks for what is missing
+REFUSALS = (403, 404, 409)  # a namespace that is being deleted; no such object; another pod of this name
 PROBE_SECONDS = 1.0  # between two probes of what is ready
 LEAST_SIDECAR_SECONDS = 2.0  # what the kubelet gives a container whose pod's grace is over
 GRACE_SECONDS = 30.0
 LOG_LINES = 80  # of the kubelet, for a termination message
 IMAGES = ("elasticjob/", "none", "train:")  # how the names of those begin that can be had
 STRATEGIC = "application/strategic-merge-patch+json"
+T = TypeVar("T")
 
 
 class PodRun:
@@ -113,18 +116,20 @@ class PodRun:
     async def _prepare(self) -> None:
         kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
         names = [one["configMap"]["name"] for one in volumes if "configMap" in one]
-        maps = {name: await self._config_map(name) for name in names}
-        token = await pod_life.new_token(kubelet, self.body, TOKEN_SECONDS)
+        maps = {name: (await self._mounted(partial(self._config_map, name))).get("data") or {} for name in names}
+        token = await self._mounted(partial(pod_life.new_token, kubelet, self.body, TOKEN_SECONDS))
         self.sandbox.prepare(maps, token, kubelet.authority.read_text())
 
-    async def _config_map(self, name: str) -> dict[str, str]:
-        """As soon as it is there."""
+    async def _config_map(self, name: str) -> Object:
+        return await self.node.kubelet.call("GET", f"{self.core}/configmaps/{name}")
+
+    async def _mounted(self, get: Callable[[], Awaitable[T]]) -> T:
+        """What a volume needs. A kubelet tries again until the pod is gone: it may come, or its namespace be ending."""
         while True:
             try:
-                found = await self.node.kubelet.call("GET", f"{self.core}/configmaps/{name}")
-                return dict(found.get("data") or {})
+                return await get()
             except ApiError as error:
-                if error.status != 404:
+                if error.status not in REFUSALS:
                     raise
             await asyncio.sleep(LOOK_SECONDS)
 

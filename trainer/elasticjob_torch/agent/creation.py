@@ -21,6 +21,7 @@ from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
     look_at_news,
     note_identical_workers,
+    restart_processes,
     stop_processes,
     tell_processes,
 )
@@ -72,6 +73,7 @@ def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_pre
     warm = switch_on(membership.tell_imports)
     join_again_when_ranks_break()
     look_at_news()
+    restart_processes()
     inherited = HandedOn(os.environ, params.endpoint or str(settings.address))
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
     failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a dropped handler is collected

@@ -102,6 +102,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """Tell torch that training processes use the round's store, which the agent of rank 0 serves."""
         return True
 
+    @property
+    def max_restarts(self) -> int | None:
+        """How often the agent may start its processes again after a failure. None: as its command line says."""
+        return self._settings.max_restarts
+
     def get_run_id(self) -> str:
         """Return the run id, the job's UID."""
         return self._settings.run_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapts torch's elastic agent to the job where torch has no hook: wraps four of its methods, in this process.
+"""Adapts torch's elastic agent to the job where torch has no hook: wraps five of its methods, in this process.
 
 Nothing here knows a round or the sidecar. Each wrapper passes on the arguments and results of torch's own method, so
 that an agent of another backend in the same process sees no difference.
@@ -75,6 +75,15 @@ def look_at_news() -> None:
     _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_news)
 
 
+def restart_processes() -> None:
+    """Let agents whose handler has ``max_restarts`` start failed processes again that often.
+
+    An agent that has used up the number of its command line ends, and with it the prestarted processes; the kubelet
+    starts the container again, later each time. That number is 0 with accelerate, unless the user sets another.
+    """
+    _wrap(SimpleElasticAgent, "__init__", _restarting)
+
+
 def note_identical_workers(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
     """Tell torch if every worker has the same number of processes, so that ranks need no exchange through the store.
 
@@ -147,6 +156,16 @@ def _wait(process: subprocess.Popen[Any], timeout: float | None = None) -> int:
         await_end(process.pid, timeout)
     left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
     return type(process).wait(process, left)
+
+
+def _restarting(init: Callable[..., None]) -> Callable[..., None]:
+    def make(agent: Any, spec: Any, *args: Any, **kwargs: Any) -> None:
+        restarts = getattr(spec.rdzv_handler, "max_restarts", None)
+        if restarts is not None:
+            spec.max_restarts = restarts
+        init(agent, spec, *args, **kwargs)
+
+    return make
 
 
 def _looking_at_news(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SIDECAR = "PET_RDZV_ENDPOINT"  # read by torchrun, whose option takes precedence
+MAX_RESTARTS = "PET_MAX_RESTARTS"  # likewise
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 SAVE_SECONDS = "ELASTICJOB_SAVE_SECONDS"
 STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
@@ -81,6 +82,9 @@ class Settings:
     """How long a process that lives through changes may save when its round is over."""
     store_ready: float | None = None
     """How long rank 0 may take to serve the round's store before the operator ends the round."""
+    max_restarts: int | None = None
+    """How often an agent may start its processes again after a failure, whatever its command line says. The operator
+    counts failures, and its number has no bound. None: as the command line says."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 
@@ -128,6 +132,7 @@ def parse_settings(
         stop_timeout=_of_the_job(STOP_SECONDS, environment),
         save_timeout=_of_the_job(SAVE_SECONDS, environment, or_none=True) or 0.0,
         store_ready=_of_the_job(STORE_READY_SECONDS, environment),
+        max_restarts=_max_restarts(environment.get(MAX_RESTARTS, "")),
         ignored=tuple(ignored),
         **{key: _parse_seconds(f"--rdzv-conf {key}", config[key]) for key in _WAITS if key in config},
     )
@@ -156,6 +161,10 @@ def _of_the_job(variable: str, environment: Mapping[str, str], *, or_none: bool 
     """Return the job's time; ``or_none``: it may be 0."""
     value = environment.get(variable)
     return None if value is None or (or_none and value == "0") else _parse_seconds(variable, value)
+
+
+def _max_restarts(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _parse_seconds(name: str, value: Any) -> float:

@@ -137,9 +137,9 @@ def rendezvous(agent, worker_group):
 class FakeAgent:
     """Looks at its processes as torch's agent does, until a look says that it is to end."""
 
-    def __init__(self, handler=None, look=None):
-        spec = types.SimpleNamespace(rdzv_handler=handler, monitor_interval=600.0)
+    def __init__(self, spec, look=None):
         self.group = types.SimpleNamespace(spec=spec, workers=[types.SimpleNamespace(id=os.getpid())])
+        self.remaining_restarts = spec.max_restarts
         self._look = look
 
     def get_worker_group(self):
@@ -152,6 +152,11 @@ class FakeAgent:
         while not self._monitor_workers(self.group):
             pass
         return role
+
+
+def new_agent(handler=None, look=None, kind=None):
+    spec = types.SimpleNamespace(rdzv_handler=handler, monitor_interval=600.0, max_restarts=0)
+    return (kind or sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent)(spec, look)
 
 
 def start(context, name="", entrypoint="", args=None, envs=None, logs_specs=None):
@@ -902,7 +907,7 @@ def test_an_agent_joins_again_when_the_round_breaks_while_ranks_are_given_out(si
     sidecar.answers[JOIN] = [handed(1), handed(2)]
     serves(sidecar)
     group = types.SimpleNamespace(handler=handler)
-    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+    agent = new_agent()
 
     def break_round():
         sidecar.await_(lambda: sidecar.said("POST /v1/store"), "round 1 to be in use")
@@ -919,7 +924,7 @@ def test_an_agent_joins_again_when_the_round_breaks_while_ranks_are_given_out(si
 
 
 def test_other_errors_of_an_agent_are_its_own(handler):
-    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+    agent = new_agent()
     with pytest.raises(AttributeError, match="handler"):
         agent._rendezvous(types.SimpleNamespace())
 
@@ -1028,7 +1033,7 @@ def test_an_agent_looks_when_the_sidecar_has_told_something(sidecar, handler):
         return looks[-1]
 
     enter(sidecar, handler, 1)
-    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent(handler, look)
+    agent = new_agent(handler, look)
     running = threading.Thread(target=agent._invoke_run, args=("role",), daemon=True)
     running.start()
     sidecar.tell(round=1, phase="Formed", handed=1)
@@ -1038,8 +1043,22 @@ def test_an_agent_looks_when_the_sidecar_has_told_something(sidecar, handler):
     assert 0 < agent.group.spec.monitor_interval < 0.001
 
 
+@pytest.mark.parametrize(("of_the_job", "restarts"), [("2147483647", 2**31 - 1), ("", 0)])
+def test_an_agent_starts_processes_again_as_often_as_the_job_allows(plugin, sidecar, monkeypatch, of_the_job, restarts):
+    """Whatever its launcher says: accelerate says 0."""
+    monkeypatch.setenv("PET_MAX_RESTARTS", of_the_job)
+    handler = plugin.create_handler(parameters(sidecar))
+    agent = new_agent(handler)
+    handler.shutdown()
+    assert (agent.remaining_restarts, agent.group.spec.max_restarts) == (restarts, restarts)
+
+
+def test_an_agent_of_another_backend_keeps_its_restarts(handler):
+    assert new_agent(object()).remaining_restarts == 0
+
+
 def test_an_agent_of_another_backend_keeps_torchs_interval(handler):
-    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent(object(), lambda group: True)
+    agent = new_agent(object(), lambda group: True)
     assert agent._invoke_run("role") == "role"
     assert agent.group.spec.monitor_interval == 600
     assert "_monitor_workers" not in vars(agent)
@@ -1161,7 +1180,7 @@ def live_agent(handler, looks):
         do(group)
         return types.SimpleNamespace(state="HEALTHY", __bool__=lambda self: False)
 
-    agent = LiveAgent(handler, look)
+    agent = new_agent(handler, look, LiveAgent)
     agent.group.workers = [types.SimpleNamespace(id=os.getpid(), local_rank=0)]
     return agent
 
