@@ -127,8 +127,8 @@ class Fleet:
                 own = cpu_seconds(operator.pid) - own
             wrote, wrote_cpu = await self._written() - wrote, self._writers_cpu() - wrote_cpu
             if stacks:
-                steps = await self._steps(operator) - steps
-                said(parts.table(stacks, own / at_rest.at, {"records": wrote / at_rest.at, "steps": steps / at_rest.at}))
+                steps, seconds = await self._steps(operator) - steps, at_rest.at
+                said(parts.table(stacks, own / seconds, {"records": wrote / seconds, "steps": steps / seconds}))
             stalls.append(await self._stall(operator))
             standby = 0.0
             for _ in range(1, TERMS):

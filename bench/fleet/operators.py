@@ -29,6 +29,7 @@ from fleet.objects import IMAGE as SIDECAR
 from support import ControlPlane
 from support.ports import free_port
 from support.programs import DIES_WITH_PARENT
+from support.waiting import until
 
 VALUES = Path("charts/elasticjob/values.yaml")
 IMAGE = "elasticjob/operator:bench"
@@ -174,12 +175,7 @@ class Operator:
         os.kill(self.pid, signal.SIGUSR1)
         yield found
         os.kill(self.pid, signal.SIGUSR2)
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                while not self._samples.exists():
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            raise TimeoutError(with_log(f"waited {REQUEST_SECONDS:g} s for {self._samples}", self._log)) from None
+        await until(self._samples.exists, f"the operator's stacks in {self._samples}", REQUEST_SECONDS, LOOK_SECONDS)
         found |= json.loads(self._samples.read_text())
 
     async def metrics(self) -> dict[str, float]:

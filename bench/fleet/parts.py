@@ -34,7 +34,7 @@ def check() -> None:
 
 def shares(stacks: Mapping[str, int]) -> dict[str, float]:
     """The share of each part. `stacks`: how often each was found, with its functions in lines."""
-    found = Counter({part: 0 for part in (*PARTS, REST)})
+    found = Counter(dict.fromkeys((*PARTS, REST), 0))
     for stack, times in stacks.items():
         found[_part_of(frozenset(stack.split("\n")))] += times
     return {part: times / max(1, found.total()) for part, times in found.items()}
