@@ -106,9 +106,9 @@ bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, m
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/lines.py
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
-bench-fleet:  ## one operator with up to 20,000 workers: memory, take-overs, requests; no cluster; writes build/bench-fleet.json (SIZES="50x20")
+bench-fleet:  ## one operator with up to 20,000 workers: memory, take-overs, requests; no cluster; writes build/bench-fleet.json (SIZES="50x20", SAMPLES=1: what each part of the operator takes at rest)
 	@hack/cluster/tools.sh apiserver
-	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m fleet $(if $(SIZES),--sizes $(SIZES))
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m fleet $(if $(SIZES),--sizes $(SIZES)) $(if $(SAMPLES),--samples)
 bench-silence: install  ## until all are told of a worker that stands still, by size (SIZES="8 1024", RUNS=3)
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rounds.child import Child
 from rounds.processes import cpu_seconds
 
-from fleet import objects, plane
+from fleet import objects, parts, plane
 from fleet.figures import Row, table
 from fleet.lease import Lease
 from fleet.operators import AWAITING, Operator, build_image, chart_limit, has_docker, running
@@ -102,14 +102,16 @@ class Fleet:
         agreed = [job.get("status", {}).get("rendezvous", {}) for job in found]
         return sum((one.get("round"), one.get("worldSize")) == (1, self._size.each) for one in agreed)
 
-    async def measure(self, *, container: bool, settle: float, rest: float) -> Row:
+    async def measure(self, *, container: bool, settle: float, rest: float, samples: Path | None) -> Row:
         limit = chart_limit()
         floor = await self._spent_over(FLOOR_SECONDS)
         terms_before, takeovers, rests = await self._lease.terms(), list[TakeOver](), list[float]()
         peaks, stalls = list[float](), list[float]()  # the program is executed anew for each term
         async with contextlib.AsyncExitStack() as operators:
             async with self._lease.held():
-                operator = await operators.enter_async_context(running(self._server, limit=limit, container=container))
+                operator = await operators.enter_async_context(
+                    running(self._server, limit=limit, container=container, samples=samples)
+                )
                 await operator.until("it to stand by", lambda seen: seen["elasticjob_leader"] == 0, STANDBY_SECONDS)
                 await asyncio.sleep(STANDS_BY_SECONDS)
                 fresh = operator.mib()
@@ -118,11 +120,15 @@ class Fleet:
             await asyncio.sleep(settle)
             rests.append(operator.mib())
             peaks.append(operator.peak_mib())
-            wrote, own = await self._written(), cpu_seconds(operator.pid)
-            wrote_cpu = self._writers_cpu()
-            at_rest = await self._spent_over(rest)
-            wrote, own = await self._written() - wrote, cpu_seconds(operator.pid) - own
-            wrote_cpu = self._writers_cpu() - wrote_cpu
+            steps, wrote, wrote_cpu = await self._steps(operator), await self._written(), self._writers_cpu()
+            async with operator.sampled() as stacks:
+                own = cpu_seconds(operator.pid)
+                at_rest = await self._spent_over(rest)
+                own = cpu_seconds(operator.pid) - own
+            wrote, wrote_cpu = await self._written() - wrote, self._writers_cpu() - wrote_cpu
+            if stacks:
+                steps, seconds = await self._steps(operator) - steps, at_rest.at
+                said(parts.table(stacks, own / seconds, {"records": wrote / seconds, "steps": steps / seconds}))
             stalls.append(await self._stall(operator))
             standby = 0.0
             for _ in range(1, TERMS):
@@ -179,6 +185,9 @@ class Fleet:
         said(f"taken over in {what}, {operator.mib():.0f} MiB, at most {operator.peak_mib():.0f}")
         return took
 
+    async def _steps(self, operator: Operator) -> float:
+        return (await operator.metrics())["elasticjob_reconcile_seconds_count"]
+
     async def _stall(self, operator: Operator) -> float:
         return (await operator.metrics())["elasticjob_event_loop_stall_seconds"]
 
@@ -232,9 +241,14 @@ async def fleet(size: Size) -> AsyncIterator[Fleet]:
         await asyncio.to_thread(server.stop)
 
 
-async def run(sizes: list[Size], *, settle: float, rest: float, done: Callable[[list[Row]], None]) -> None:
-    container = has_docker()
-    if container:
+async def run(
+    sizes: list[Size], *, settle: float, rest: float, samples: Path | None, done: Callable[[list[Row]], None]
+) -> None:
+    container = samples is None and has_docker()
+    if samples is not None:
+        parts.check()
+        said(f"the operator is a process that writes its stacks to {samples}")
+    elif container:
         build_image()
     else:
         said("no Docker daemon answers: the operator is a process, whose writable memory has the chart's limit")
@@ -246,7 +260,7 @@ async def run(sizes: list[Size], *, settle: float, rest: float, done: Callable[[
             said("the objects are written")
             await one.prepare()
             said("the rounds are formed")
-            rows.append(await one.measure(container=container, settle=settle, rest=rest))
+            rows.append(await one.measure(container=container, settle=settle, rest=rest, samples=samples))
         done(rows)
 
 
@@ -271,7 +285,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=size_of, nargs="+", default=sizes, metavar="JOBSxWORKERS")
     parser.add_argument("--settle", type=float, default=30.0, help="seconds after a take-over until the operator rests")
     parser.add_argument("--seconds", type=float, default=45.0, help="how long it is watched at rest")
+    parser.add_argument("--samples", action="store_true", help="what the operator has the processor for at rest")
     given = parser.parse_args()
+    samples = (BUILD / "bench-fleet-samples.json").absolute() if given.samples else None
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # or what was started would be left
 
@@ -279,7 +295,7 @@ def main() -> None:
         (BUILD / "bench-fleet.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
         print(table(rows), flush=True)
 
-    asyncio.run(run(given.sizes, settle=given.settle, rest=given.seconds, done=done))
+    asyncio.run(run(given.sizes, settle=given.settle, rest=given.seconds, samples=samples, done=done))
 
 
 if __name__ == "__main__":

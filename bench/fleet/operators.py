@@ -13,6 +13,7 @@ import re
 import resource
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +29,7 @@ from fleet.objects import IMAGE as SIDECAR
 from support import ControlPlane
 from support.ports import free_port
 from support.programs import DIES_WITH_PARENT
+from support.waiting import until
 
 VALUES = Path("charts/elasticjob/values.yaml")
 IMAGE = "elasticjob/operator:bench"
@@ -67,11 +69,15 @@ class Started(Protocol):
 
 
 class Process:
-    def __init__(self, kubeconfig: Path, flags: list[str], log: Path, limit: int | None) -> None:
+    def __init__(
+        self, kubeconfig: Path, flags: list[str], log: Path, limit: int | None, samples: Path | None = None
+    ) -> None:
+        """`samples`: where it writes its stacks."""
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAME": "bench"}
+        program = ["elasticjob_operator"] if samples is None else ["fleet.sampled", str(samples)]
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [*DIES_WITH_PARENT, sys.executable, "-m", "elasticjob_operator", *flags],
+                [*DIES_WITH_PARENT, sys.executable, "-m", *program, *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -136,8 +142,11 @@ class Container:
 
 
 class Operator:
-    def __init__(self, started: Started, port: int, log: Path, http: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, started: Started, port: int, log: Path, http: aiohttp.ClientSession, samples: Path | None = None
+    ) -> None:
         self._started, self._port, self._log, self._http = started, port, log, http
+        self._samples = samples
 
     @property
     def pid(self) -> int:
@@ -153,6 +162,21 @@ class Operator:
     def _kernel(self, name: str) -> float:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) / 1024
+
+    @contextlib.asynccontextmanager
+    async def sampled(self) -> AsyncIterator[dict[str, int]]:
+        """Its stacks until the end of the block, and how often each was found; only then are they there. None of an
+        operator that writes no samples."""
+        found: dict[str, int] = {}
+        if self._samples is None:
+            yield found
+            return
+        self._samples.unlink(missing_ok=True)
+        os.kill(self.pid, signal.SIGUSR1)
+        yield found
+        os.kill(self.pid, signal.SIGUSR2)
+        await until(self._samples.exists, f"the operator's stacks in {self._samples}", REQUEST_SECONDS, LOOK_SECONDS)
+        found |= json.loads(self._samples.read_text())
 
     async def metrics(self) -> dict[str, float]:
         """By name, the sum over all labels."""
@@ -187,16 +211,18 @@ AWAITING = "elasticjob_jobs_awaiting_first_step"
 
 
 @contextlib.asynccontextmanager
-async def running(plane: ControlPlane, *, limit: int | None, container: bool) -> AsyncIterator[Operator]:
-    """Until the end of the block."""
+async def running(
+    plane: ControlPlane, *, limit: int | None, container: bool, samples: Path | None = None
+) -> AsyncIterator[Operator]:
+    """Until the end of the block. `samples`: where a process may write its stacks."""
     port, log = free_port(), new_log("operator")
     flags = [f"--sidecar-image={SIDECAR.name}", f"--lease-namespace={NAMESPACE}", f"--health-port={port}"]
     if container and limit is not None:
         started: Started = Container(plane.kubeconfig, flags, log, limit)
     else:
-        started = Process(plane.kubeconfig, flags, log, limit)
+        started = Process(plane.kubeconfig, flags, log, limit, samples)
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)) as http:
-            yield Operator(started, port, log, http)
+            yield Operator(started, port, log, http, samples)
     finally:
         await asyncio.to_thread(started.stop)

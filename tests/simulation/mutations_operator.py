@@ -140,9 +140,28 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.cache:Cache.note_report": (
             omit(
                 "what a worker asks for is taken for a heartbeat",
-                "if _quiet(before) != _quiet(record): ...",
+                "if not record.only_reports(before): ...",
                 by="operator cache",
             ),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.note_progress": (
+            replace("no step follows a decision", "view.shows", "True", by="operator cache"),
+            omit("an earlier form writes over what is newer", "is_newer(job, view.job)", by="operator cache"),
+            omit(
+                "what else has changed in a job is taken for progress",
+                "_is_same_but_for_progress(view.job, job)",
+                by="operator cache",
+            ),
+        ),
+        "elasticjob_operator.job.observe:_goes_on": (
+            omit(
+                "what a worker asks for is read as a heartbeat",
+                "not record.only_reports(known.record)",
+                by="operator records",
+            ),
+        ),
+        "elasticjob.reading.record:Record.only_reports": (
+            omit("a request is taken for a heartbeat", "_asked_by(now) == _asked_by(then)", by="operator records"),
         ),
         "elasticjob_operator.cluster.cache:is_newer": (
             replace(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker's record, which is its ElasticWorker."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from pydantic import ValidationError
 
@@ -12,6 +13,7 @@ from elasticjob.reading.shared import shared, word
 from elasticjob.text import plain
 
 PROBLEM_LENGTH = 300
+REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # fields of the status that change all the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +75,23 @@ class Record:
             problem=plain(problem, PROBLEM_LENGTH),
         )
 
+    def only_reports(self, before: "Record") -> bool:
+        """Whether it is `before` with another heartbeat and script's report alone."""
+        now, then = self.said, before.said
+        if now is None or then is None or _meta_of(self) != _meta_of(before):
+            return False
+        return _asked_by(now) == _asked_by(then) and _rest_of(now.status) == _rest_of(then.status)
+
     @property
     def signs(self) -> int:
         """How often it was written, by heartbeats and by requests."""
         return self.generation + ((self.said.status.heartbeat or 0) if self.said else 0)
+
+
+# what two forms of a record are compared by; parts that are the same object take no time
+_meta_of = attrgetter("uid", "generation", "job", "owners")
+_asked_by = attrgetter(*(field.name for field in fields(Said) if field.name != "status"))
+_rest_of = attrgetter(*(field for field in ElasticWorkerStatus.model_fields if field not in REPORTED))
 
 
 def _said(worker: ElasticWorker, known: Said | None, *, check: bool) -> Said:

@@ -3,8 +3,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Set
 from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
@@ -17,7 +16,6 @@ from elasticjob_operator.job.view import JobView
 
 GONE_SECONDS = 60.0  # for so long a late answer may still contain a deleted object
 MOST_GONE = 20_000  # above which old entries are removed
-REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # fields of a record's status
 
 T = TypeVar("T", Pod, Record)
 
@@ -70,8 +68,24 @@ class Cache:
         elif uid not in self._gone and is_newer(job, view.job):  # a late answer may still contain a deleted job
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
+            if view.job is None or _version_of(view.job) != _version_of(job):
+                view.shows = view.job is not None and _is_same_but_for_progress(view.job, job)
             view.job = None if _is_anothers(job) else _slim(job)
         return key
+
+    def note_progress(self, job: Object) -> bool:
+        """Notes the job and returns True, if only its status's progress is newer than in the form before: nothing
+        follows from that. Otherwise notes nothing and returns False. `job` may be the form that is known already, from
+        the answer to the write."""
+        view = self._views.get(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+        if view is None or view.job is None:
+            return False
+        if _version_of(view.job) == _version_of(job):
+            return view.shows
+        if not (is_newer(job, view.job) and _is_same_but_for_progress(view.job, job)):
+            return False
+        self.note_job(job)
+        return True
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Notes the pod. Returns its job, and whether it is new: the watch repeats what was listed or made."""
@@ -107,7 +121,7 @@ class Cache:
         if view is None or before is None:
             return None
         record = Record.read(body, before)
-        if _quiet(before) != _quiet(record):
+        if not record.only_reports(before):
             return None
         self._note(view.workers, record, deleted=False)
         return key
@@ -224,18 +238,20 @@ def _slim(job: Object) -> Object:
     return {**job, "metadata": {key: value for key, value in job["metadata"].items() if key != "managedFields"}}
 
 
+def _is_same_but_for_progress(before: Object, after: Object) -> bool:
+    return _without_progress(before) == _without_progress(after)
+
+
+def _without_progress(job: Object) -> Object:
+    meta = {key: value for key, value in job["metadata"].items() if key not in ("managedFields", "resourceVersion")}
+    status = {key: value for key, value in (job.get("status") or {}).items() if key != "progress"}
+    return {**job, "metadata": meta, "status": status}
+
+
 def _words(record: Record) -> tuple[object, ...]:
     """The fields that the operator acts on: the request, the suspects and the ack."""
     said = record.said
     return record.uid, record.generation, record.problem, said and said.status.suspects, said and said.status.ack
-
-
-def _quiet(record: Record) -> object:
-    """The record without its heartbeat and the script's report."""
-    if record.said is None:
-        return record
-    status = record.said.status.model_copy(update=dict.fromkeys(REPORTED))
-    return replace(record, version=0, said=replace(record.said, status=status))
 
 
 def _node_of(pod: Pod | None) -> str:

@@ -115,9 +115,14 @@ class Reflector:
         return version
 
     def took(self, kind: str, event: Any) -> bool:
-        """Whether the event is only a heartbeat or a report, and was handled here. Most events are, and kopf would make
-        a task for each."""
-        if kind != WORKERS or event["type"] != "MODIFIED" or (key := self._cache.note_report(event["object"])) is None:
+        """Whether the event is only a heartbeat or a report, or a job that only shows its progress, and was handled
+        here. Most events are, and kopf would make a task for each. Progress is shown by this operator's own writes: no
+        step has to follow."""
+        if event["type"] != "MODIFIED":
+            return False
+        if kind == JOBS:
+            return self._cache.note_progress(event["object"])
+        if kind != WORKERS or (key := self._cache.note_report(event["object"])) is None:
             return False
         self.wake(key, report_seconds(self._cache.view(key).job, len(self._cache)))
         return True

@@ -124,8 +124,8 @@ class Observer:
         taints = on.taints if on else ()
         topology = topology_of(pod.node, on.labels if on else {}, self.topology_keys)
         node = taints, topology
-        if known is not None and known.pod is pod and known.record is record and known.node == node:
-            return known
+        if known is not None and known.pod is pod and known.node == node and (same := _goes_on(known, record)):
+            return same
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
@@ -153,6 +153,19 @@ class Observer:
         detail, is_out = worker.request.detail if worker.request else "", worker.deleting or worker.pod in OUT
         matched = matched_rule(self.policy, pod, self.trainer, worker.index, asked, detail, is_out=is_out)
         return replace(worker, matched=matched)
+
+
+def _goes_on(known: ObservedPod, record: Record | None) -> ObservedPod | None:
+    """`known` with the heartbeat and the report of `record`; None if more than these has changed. Of a job that trains
+    most records that are new to a step are heartbeats."""
+    if record is known.record:
+        return known
+    if record is None or known.record is None or not record.only_reports(known.record):
+        return None
+    if known.worker is None or known.reading.said is None:
+        return None
+    reading = known.reading._replace(said=record.said, signs=record.signs)
+    return known._replace(record=record, reading=reading, worker=replace(known.worker, heartbeat=record.signs))
 
 
 def store_of(said: Said) -> str:

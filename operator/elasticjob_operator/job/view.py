@@ -13,7 +13,7 @@ class JobView:
     """The newest known form of a job and of its objects, by name.
 
     `nodes`: all watched nodes, by name. `heard`: when the first event since the last step came in, in monotonic
-    seconds.
+    seconds. `shows`: in `job` only the progress is newer than in the form before.
     """
 
     job: Object | None = None
@@ -21,3 +21,4 @@ class JobView:
     workers: dict[str, Record] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     heard: float | None = None
+    shows: bool = False

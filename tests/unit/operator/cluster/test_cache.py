@@ -94,6 +94,55 @@ def test_a_heartbeat_asks_for_nothing() -> None:
     assert cache.note_worker(asked) == (KEY, True)
 
 
+def shown(version: int, *, labels: Object | None = None, **status: object) -> Object:
+    """The job, with what its status says beside the phase."""
+    found = job() | {"status": {"phase": "Running", **status}}
+    fields = [{"manager": "elasticjob-operator", "time": f"2026-01-02T03:04:{version:02}Z"}]
+    found["metadata"] |= {"resourceVersion": str(version), "managedFields": fields}
+    found["metadata"] |= {} if labels is None else {"labels": labels}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "only_shows"),
+    [
+        (shown(9, progress={"step": 7}), True),
+        (shown(9), True),
+        (shown(9, progress={"step": 7}, restarts=1), False),
+        (shown(9, progress={"step": 7}, labels={"team": "a"}), False),
+        (shown(9, progress={"step": 7}) | {"spec": {"replicas": 9}}, False),
+        (shown(5, progress={"step": 4}), False),
+    ],
+    ids=["another step", "nothing", "a restart", "a label", "a spec", "an earlier form"],
+)
+def test_only_what_shows_the_progress_alone_is_noted_by_the_way(form: Object, only_shows: bool) -> None:
+    cache = Cache()
+    assert not cache.note_progress(form), "of a job that nobody knows yet"
+    cache.note_job(shown(8, progress={"step": 5}))
+    assert cache.note_progress(form) is only_shows
+    known = cache.view(KEY).job
+    assert known is not None
+    assert known["metadata"]["resourceVersion"] == ("9" if only_shows else "8")
+    assert "managedFields" not in known["metadata"]
+
+
+@pytest.mark.parametrize("decides", [False, True])
+def test_the_watch_repeats_a_write_whose_answer_is_known(decides: bool) -> None:
+    """A decision may be the first of several, and progress is the last of them."""
+    cache, written = Cache(), shown(9, progress={"step": 7}, restarts=int(decides))
+    cache.note_job(shown(8, restarts=0))
+    cache.note_job(written)
+    assert cache.note_progress(written) is not decides
+    cache.note_job(written)
+    assert cache.note_progress(written) is not decides, "however often it is told"
+
+
+def test_the_first_form_of_a_job_is_news() -> None:
+    cache = Cache()
+    cache.note_job(shown(8))
+    assert not cache.note_progress(shown(8))
+
+
 def reported(version: int, **status: object) -> Object:
     found = record(0) | {"status": {"heartbeat": version, **status}}
     found["metadata"]["resourceVersion"] = str(version)

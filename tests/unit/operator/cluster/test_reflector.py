@@ -175,6 +175,21 @@ async def test_a_heartbeat_makes_no_work_for_kopf(monkeypatch: pytest.MonkeyPatc
     assert watches.since == ["9", "12"], "the next watch begins after them"
 
 
+async def test_progress_that_the_operator_itself_has_shown_makes_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, woken = Lists(), list[tuple[Key, float]]()
+    forms = [job() | {"status": status} for status in ({"progress": {"step": 7}}, {"restarts": 1})]
+    for form, version in zip(forms, ("11", "12"), strict=True):
+        form["metadata"] |= {"resourceVersion": version}
+    watches = Watches(monkeypatch, [{"type": "MODIFIED", "object": one} for one in forms])
+    reflector, cache = reflector_of(lists)
+    reflector.wake = lambda key, seconds: woken.append((key, seconds))
+    events = await watches.events(lists, reflector, "elasticjobs")
+    assert [event["object"] for event in events[1:]] == forms[1:]
+    assert woken == [(KEY, 0.0)], "by the listing"
+    assert cache.view(KEY).job == forms[0], "kopf's handler notes the other"
+    assert watches.since == ["9", "12"], "the next watch begins after them"
+
+
 @pytest.mark.parametrize("code", [410, 500, 504])
 async def test_no_error_of_a_watch_ends_the_operator(
     code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -9,7 +9,9 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.reading import Record
+from elasticjob.reading.validity import Reading, judge
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
+from elasticjob_operator.job import observe
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, view_of
@@ -153,3 +155,42 @@ def test_a_record_is_judged_again_when_it_or_the_job_has_changed() -> None:
     assert seen() == [(False, True), (False, True)]
     del view.pods[names[0]]
     assert seen() == [(False, True)]
+
+
+def test_a_heartbeat_and_a_report_are_read_without_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 workers a hundred of them come in each second."""
+    names, judged = ["digits-0-0", "digits-1-0"], list[str]()
+
+    def counted(record: Record | None, *arguments: Any) -> Reading:
+        judged.append(record.name if record else "")
+        return judge(record, *arguments)
+
+    monkeypatch.setattr(observe, "judge", counted)
+    bodies = {name: record(index, request=JOIN) for index, name in enumerate(names)}
+    view = view_of(
+        {**job(), "status": {"rendezvous": {"round": 3, "phase": "Formed", "ping": {"number": 1}}}},
+        {name: pod(index) for index, name in enumerate(names)},
+        bodies,
+    )
+    observer = Observer("trainer")
+
+    def after(status: Object, **spec: Any) -> list[str]:
+        """What is judged once the first worker has written that; all is as a new observer reads it."""
+        bodies[names[0]] = record(0, request=JOIN, **spec) | {"status": status}
+        view.workers[names[0]] = Record.read(bodies[names[0]], view.workers[names[0]])
+        judged.clear()
+        seen = observer.observe(view), dict(observer.said), dict(observer.pods)
+        found, another = list(judged), Observer("trainer")
+        assert seen == (another.observe(view), dict(another.said), dict(another.pods))
+        return found
+
+    assert after({"heartbeat": 4}) == names, "the first look"
+    assert after({"heartbeat": 5}) == []
+    assert after({"heartbeat": 6, "step": 7, "total": 9, "metrics": {"loss": 1.0}, "waits": 0.5}) == []
+    assert after({"heartbeat": 7, "ack": 1}) == names[:1]
+    assert after({"heartbeat": 7, "ack": 1, "suspects": f"1/{ID}"}) == names[:1]
+    assert after({"heartbeat": 8, "ack": 1, "live": 3}) == names[:1]
+    assert after({"heartbeat": 9, "ack": 1, "live": 3}, node="n") == names[:1]
+    assert after({"heartbeat": 10, "ack": 1, "live": 3}, node="n") == []
+    assert after({"heartbeat": "many"}, node="n") == names[:1]
+    assert after({"heartbeat": 11}, node="n") == names[:1]
