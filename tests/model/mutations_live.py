@@ -148,7 +148,12 @@ MUTATIONS = mutations(
                 "api_away=False",
                 by="sidecar scripts",
             ),
-            omit("live: a round that stands is called broken", "changed", by="sidecar scripts"),
+            replace(
+                "live: a round that stands is called broken",
+                "changed and _is_broken(job, worker.held)",
+                "_is_broken(job, worker.held)",
+                by="sidecar scripts",
+            ),
         ),
         "elasticjob_sidecar.membership.view:_is_broken": (
             omit(
