@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -103,17 +104,108 @@ def test_a_loss_while_a_newcomer_receives_the_state_costs_nobody_the_state(job: 
 
 
 def test_a_planned_change_breaks_no_step(job: Job) -> None:
-    job.grace = SECONDS  # on a busy machine nobody is cut off who is about to leave
+    """Neither one that takes a hundred times as long as any before."""
     workers = begin(job, 2)
-    newcomer = job.start()
-    until(newcomer.living.wait, job)
+    newcomer = ready(job)
+    dawdle(job, workers[0])
     assert job.form([*workers, newcomer])
     job.trains()
+    dawdle(job, newcomer)
     assert job.form([workers[1], newcomer])
     job.trains()
     assert "the group broke" not in "".join(worker.said() for worker in job.all)
     for one in job.all:
         no_step_twice(one)
+    finish(job)
+    check(job)
+
+
+def dawdle(job: Job, worker: Worker) -> None:
+    before = len(dawdled(worker))
+    worker.dawdles(1.5)
+    until(lambda: len(dawdled(worker)) > before, job)
+
+
+def dawdled(worker: Worker) -> list[int]:
+    return [row["dawdles"] for row in worker.rows() if "dawdles" in row]
+
+
+def test_a_planned_change_breaks_no_save_that_all_members_do_together(job: Job) -> None:
+    (job.folder / "saves").touch()
+    workers = begin(job, 2)
+    until(lambda: bool(saves(workers[0])), job)
+    newcomer = ready(job)
+    assert job.form([*workers, newcomer])
+    job.trains()
+    until(lambda: bool(saves(newcomer)), job)
+    assert "the group broke" not in "".join(worker.said() for worker in job.all)
+    finish(job)
+    assert saves(workers[0]) == saves(workers[1])
+    assert not any("unsaved" in row for worker in job.all for row in worker.rows())
+    check(job)
+
+
+def saves(worker: Worker) -> set[int]:
+    return {row["saved"] for row in worker.rows() if "saved" in row}
+
+
+def test_a_script_that_catches_the_error_of_such_a_save_trains_on_when_a_member_is_lost(job: Job) -> None:
+    (job.folder / "saves").touch()
+    workers = begin(job, 3)
+    until(lambda: all(map(saves, workers)), job)
+    workers[1].dies_at("save")
+    workers[1].process.join()
+    left = job.settle([workers[0], workers[2]])
+    job.trains()
+    until(lambda: len(saves(left[0])) > len(saves(workers[1])), job)
+    assert all(len([row for row in one.rows() if "unsaved" in row]) == 1 for one in left)
+    finish(job)
+    assert all(len({row["pid"] for row in one.rows()}) == 1 for one in left)
+    check(job)
+
+
+def test_others_go_on_without_a_member_that_stands_still(job: Job) -> None:
+    """As a node that lost its power: its connections do not end."""
+    workers = begin(job, 4)
+    os.kill(workers[1].process.pid or 0, signal.SIGSTOP)
+    left = [one for one in workers if one is not workers[1]]
+    assert job.form(left, lost=workers[1])
+    job.trains()
+    finish(job)
+    for one in left:
+        no_step_twice(one)
+    check(job)
+
+
+def test_a_group_that_fails_to_form_twice_ends_its_processes(job: Job) -> None:
+    """A member is lost each time, and as many come again."""
+    (stays,) = begin(job, 1)
+    for _ in range(2):
+        lost = ready(job)
+        lost.dies_at("receive")
+        assert job.form([stays, lost])
+        lost.process.join()
+    assert job.form([stays, ready(job)])
+    stays.process.join(SECONDS)
+    assert stays.process.exitcode == 1
+    assert "NoNextRound: the groups of rounds 2 and 3 failed to form; this process ends" in stays.said()
+
+
+def ready(job: Job) -> Worker:
+    newcomer = job.start()
+    until(newcomer.living.wait, job)
+    return newcomer
+
+
+def test_members_that_are_lost_while_a_group_forms_cost_the_others_nothing(job: Job) -> None:
+    (stays,) = begin(job, 1)
+    newcomers = [ready(job) for _ in range(3)]
+    while newcomers:
+        newcomers[-1].dies_at("receive")
+        assert job.form([stays, *newcomers])
+        newcomers.pop().process.join()
+    assert job.form([stays])
+    job.trains()
     finish(job)
     check(job)
 

@@ -55,6 +55,7 @@ FILES = {
     "sidecar tls": "sidecar/store/test_tls.py",
     "sidecar words": "sidecar/api_server/test_words.py",
     "sidecar worker record": "sidecar/api_server/test_worker_record.py",
+    "trainer attempts": "trainer/live/test_attempts.py",
     "trainer busy": "trainer/agent/test_busy.py",
     "trainer client": "trainer/sidecar/test_client.py",
     "trainer events": "trainer/sidecar/test_events.py",

@@ -148,6 +148,24 @@ MUTATIONS = mutations(
                 "api_away=False",
                 by="sidecar scripts",
             ),
+            replace(
+                "live: a round that stands is called broken",
+                "changed and _is_broken(job, worker.held)",
+                "_is_broken(job, worker.held)",
+                by="sidecar scripts",
+            ),
+        ),
+        "elasticjob_sidecar.membership.view:_is_broken": (
+            omit(
+                "live: a round that others have gone on from is not called broken",
+                "job.round == held + 1",
+                by="sidecar scripts",
+            ),
+            omit(
+                "live: nobody is told that a member may be gone",
+                "job.cause in _BY_PLAN",
+                by="sidecar scripts",
+            ),
         ),
         "elasticjob_sidecar.membership.view:_all_live": (
             replace(
@@ -161,6 +179,22 @@ MUTATIONS = mutations(
             omit("live: a watch that failed counts as one that hears", "not self._failure", by="sidecar job watch"),
             omit("live: a watch in doubt counts as one that hears", "self._hurry is None", by="sidecar job watch"),
         ),
+        "elasticjob_torch.live.attempts:Attempts.begin": (
+            omit("live: a plan counts as a failure to form", "not place.after_loss", by="trainer attempts"),
+            omit("live: losses in quick succession end all processes", "place.size < last.size", by="trainer attempts"),
+            omit("live: a round that was passed over is a failure to form", "error is None", by="trainer attempts"),
+            replace(
+                "live: a group fails to form for ever", "len(self._failed) >= _MOST", "False", by="trainer attempts"
+            ),
+        ),
+        "elasticjob_torch.agent.busy:Patience.__init__": (
+            replace(
+                "live: a busy process's pod is replaced before the process is started anew",
+                "rejoin_seconds - stop_seconds - _MARGIN_SECONDS",
+                "rejoin_seconds",
+                by="trainer busy",
+            ),
+        ),
         "elasticjob_torch.agent.busy:Patience.look": (
             replace(
                 "live: a save counts as any other work", "not all(saving)", "bool(list(saving))", by="trainer busy"
@@ -168,6 +202,19 @@ MUTATIONS = mutations(
             replace(
                 "live: a save is waited for for ever", "now - self._since > self._longest", "False", by="trainer busy"
             ),
+        ),
+        "elasticjob_torch.agent.going_on:GoingOn._await_boundary": (
+            omit(
+                "live: collectives with a member that is gone are left to end",
+                "(view is not None and view.broken)",
+                by="trainer going on",
+            ),
+            omit(
+                "live: others wait in a collective for a member that saves, until they are late themselves",
+                "self._patience.is_half_used()",
+                by="trainer going on",
+            ),
+            omit("live: processes are told to cut again and again", "not self._is_cut", by="trainer going on"),
         ),
         "elasticjob_torch.agent.going_on:GoingOn._tell": (
             replace(

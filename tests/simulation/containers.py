@@ -29,7 +29,8 @@ class Plan:
     how many such trainings each container runs one after the other, and `uploads` seconds at most pass after each. The
     rest are chances of each start of a trainer: that it fails within its round, crashes before it joins, is killed,
     hangs, or closes the rendezvous, and that its container fails after a success; and `doomed` is a training that fails
-    each time. `live`: the chance that the processes of a trainer live through changes of the group.
+    each time. `live`: the chance that the processes of a trainer live through changes of the group. `busy`: the chance
+    that they are busy when one comes.
     """
 
     seconds: float | None = 30.0
@@ -45,6 +46,7 @@ class Plan:
     uploads: float = 0.0
     upload_fails: float = 0.0
     live: float = 0.0
+    busy: float = 0.0
     spread: float = 0.0  # seconds that one member may take longer than another to its end
 
 

@@ -11,6 +11,7 @@ from elasticjob_torch.sidecar.client import TimedCall
 from elasticjob_torch.wire import Round
 from simulation.containers import Sandbox
 from simulation.loop import Process
+from simulation.progress import Progress
 from simulation.store import Change, Object
 
 CALL_MARGIN_SECONDS = 7.0  # a connection and a pause more than its deadlines name
@@ -33,6 +34,10 @@ class Views:
         self._finished: set[tuple[str, int]] = set()  # names of records, and the rounds of which they said Finish
         self._stages: dict[tuple[str, int], int] = {}  # by the job's uid and the round: of which stage it is
         self._anew: dict[str, int] = {}  # by the job's uid: the last round that was opened for new processes
+        self.progress = Progress(lambda why: self.complain(why))
+        self._failures: defaultdict[str, int] = defaultdict(int)  # by the job's uid: what may count as a restart
+        self._agents: defaultdict[str, list[Process]] = defaultdict(list)  # by the job's uid
+        self._restarts: dict[str, tuple[int, int]] = {}  # by the job's uid: of the last status, and of all
 
     def see(self, change: Change, now: float) -> None:
         if change.plural == "elasticworkers" and change.new is not None:
@@ -64,8 +69,27 @@ class Views:
         elif phase == "Forming":
             self._over.setdefault((uid, round - 1), now)
         self._anew[uid] = agreed.get("restartRound", 0)
+        self.progress.see(job)
+        self._check_restarts(job, uid)
         if phase == "Forming" and round == self._anew[uid] and agreed["cause"] not in ANEW:
             self.complain(f"round {round} was opened for new processes, and ended for {agreed['cause']}")
+
+    def _check_restarts(self, job: Object, uid: str) -> None:
+        """No restart is counted without a cause: no change of the group is one."""
+        restarts = job.get("status", {}).get("restarts", 0)
+        last, counted = self._restarts.get(uid, (0, 0))
+        counted += max(0, restarts - last)
+        self._restarts[uid] = restarts, counted
+        causes = self._failures[uid] + sum(agent.dead for agent in self._agents[uid])
+        if counted > causes:
+            self.complain(f"job {job['metadata']['name']} has counted {counted} restarts, and {causes} trainers failed")
+
+    def starts(self, job: str, agent: Process) -> None:
+        self._agents[job].append(agent)
+
+    def fails(self, job: str) -> None:
+        """A trainer or its processes fail, or it ends."""
+        self._failures[job] += 1
 
     def handed(self, job: str, who: str, me: Member, round: Round) -> None:
         """An agent was told of its round."""

@@ -58,6 +58,7 @@ class WorkerLife(WholeLife):
         plan.stages = 1 if plan.closes else dice.choice((1, 1, 2))
         if not plan.closes:  # by dice of its own, as the lives of other seeds are to stay as they are
             plan.live = Random(f"{world.seed} live").choice((0.0, 0.0, 0.5, 1.0))
+            plan.busy = Random(f"{world.seed} busy").choice((0.0, 0.0, 0.3))
         world.say(people.WHO, f"submits {NAME}", str(plan))
         people.ask(world, "POST", people.path_of("elasticjobs"), _job(dice.choice((1, 2, 2, 3)), self.spares))
         seconds, pace = dice.choice((15.0, 40.0, 80.0)), dice.choice((2.0, 6.0))

@@ -3,6 +3,8 @@
 
 import asyncio
 from contextlib import suppress
+from math import inf
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from elasticjob.api import STORE_PORT
@@ -13,9 +15,10 @@ from elasticjob_torch.sidecar.errors import SidecarError
 from elasticjob_torch.wire import Round
 from simulation.pipes import LOOPBACK
 from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_connection
+from simulation.progress import Processes, Standing
 
 if TYPE_CHECKING:
-    from simulation.trainers import Agent
+    from simulation.agents import Agent
 
 BROKEN = (OSError, EOFError)  # what collectives and the store raise when a round is over
 STEP_SECONDS = 1.0
@@ -34,11 +37,30 @@ class Group:
         self._missing = size
         self.all_here = asyncio.Event()
         self.broken = asyncio.Event()
+        self.best = Standing(0, 0)  # of the member that has trained furthest
+        self._began: float | None = None
+        self._ended = inf
 
-    def come(self) -> None:
+    def come(self, standing: Standing) -> None:
         self._missing -= 1
+        self.best = max(self.best, standing)
         if not self._missing:
             self.all_here.set()
+
+    def begin(self, now: float) -> bool:
+        """Whether this is the first member that trains."""
+        is_first, self._began = self._began is None, self._began or now
+        return is_first
+
+    def end(self, now: float) -> None:
+        """A member is gone, or has left: there is no further step."""
+        self._ended = min(self._ended, now)
+        self.broken.set()
+
+    def steps(self, now: float) -> int:
+        """How many are done, those of earlier rounds included."""
+        seconds = 0.0 if self._began is None else max(0.0, min(now, self._ended) - self._began)
+        return self.best.step + int(seconds / STEP_SECONDS)
 
 
 class Workers:
@@ -59,6 +81,10 @@ class Workers:
         self._saves = agent.dice.random() < plan.saves
         self._reports = agent.dice.choice((0.0, 0.0, 0.4, 3.0))  # seconds between two reports, 0 for none
         self._fails_itself = False
+        self._standing, self._stage = Standing(0, 0), handed.stage
+        if self.lives:
+            those = Processes(agent.index, agent.pod.name, self._could_come)
+            agent.views.progress.started(agent.job, self._stage, self, those)
         self._task = asyncio.create_task(self._run())
 
     def _group_of(self, handed: Round) -> Group:
@@ -77,6 +103,7 @@ class Workers:
     def stop(self) -> None:
         """They are ended by the agent, or have ended; the others notice."""
         self._task.cancel()
+        self.agent.views.progress.ended(self.agent.job, self._stage, self)
         if self._stream is not None:
             self._stream.stop()
         self._leave_group()
@@ -86,9 +113,29 @@ class Workers:
         if self._began and self.state == "healthy" and self.group.left is not None and self.handed.rank == 0:
             trained = 0.7 * (agent.loop.time() - self._began)
             agent.facts[self._trained] = agent.facts.get(self._trained, 0.0) + trained
-        self._began = 0.0
         if self.state != "succeeded":
-            self.group.broken.set()
+            self.group.end(agent.loop.time())
+        if self._began:  # of two members one may have applied the step that broke
+            behind = Random(f"{agent.name} {self.handed.number}").choice((0, 0, 1))
+            self._standing = Standing(self.handed.number, max(self.group.best.step, self.steps - behind))
+        self._began = 0.0
+
+    @property
+    def steps(self) -> int:
+        return self.group.steps(self.agent.loop.time())
+
+    def busy_for(self) -> tuple[float, bool]:
+        """Seconds until the step ends in which they hear that the round is over, and whether they save meanwhile."""
+        dice = Random(f"{self.agent.name} {self.handed.number} busy")
+        if dice.random() >= self._pod.plan.busy:
+            return 0.0, False
+        return dice.choice((dice.uniform(0.5, 5), dice.uniform(5, 40), 70.0)), dice.random() < 0.5
+
+    def _could_come(self) -> Standing | None:
+        agent = self.agent
+        is_able = self.state == "healthy" and not self._fails_itself and not agent.is_going and agent.process.runs
+        standing = Standing(self.handed.number, self.steps) if self._began else self._standing
+        return standing if is_able else None
 
     async def _run(self) -> None:
         try:
@@ -97,7 +144,8 @@ class Workers:
         except (OSError, EOFError, TimeoutError, SidecarError) as error:
             self._pod.say(f"{self.agent.name}'s processes fail", str(error))
             self.state = "failed"
-            self.group.broken.set()
+            self.agent.views.fails(self.agent.job)
+            self.group.end(self.agent.loop.time())
 
     async def _train(self) -> None:
         if not self._ready:
@@ -118,12 +166,14 @@ class Workers:
         agent, dice = self.agent, self._dice
         reader, writer = await self._connect()
         try:
-            self.group.come()
+            self.group.come(self._standing)
             writer.write(b"hello\n")
             async with asyncio.timeout(STUCK_SECONDS):
                 await line_of(reader)
                 await self._while_whole(self.group.all_here.wait())
             self._began = agent.loop.time()
+            if self.group.begin(self._began):
+                agent.views.progress.begins(agent.job, self._stage, self.handed.number, self.group.best)
             if self.lives:
                 with suppress(SidecarError):
                     await agent.calls.tell_live(self.handed.number)

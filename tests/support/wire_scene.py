@@ -13,6 +13,7 @@ from elasticjob.pods import SIDECAR
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.state_machine import Steps
 from elasticjob_torch.wire import Round
+from simulation.agents import AgentStream
 from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.containers import Plan, Sandbox
@@ -22,7 +23,6 @@ from simulation.pipes import Internet
 from simulation.plugin import VirtualAgent, VirtualCalls
 from simulation.programs import RealPrograms
 from simulation.sidecars import SidecarProgram
-from simulation.trainers import AgentStream
 
 NAMESPACE, JOB, HOST, PORT = "ml", "job", "127.0.0.1", 27600
 LONGEST_SECONDS = 1000.0  # of virtual time, for a whole test

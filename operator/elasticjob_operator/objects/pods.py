@@ -225,6 +225,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "PET_STANDALONE": "0",  # a value from the image or envFrom would override the job's rendezvous
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
+        "ELASTICJOB_REJOIN_SECONDS": str(spec.rendezvous.rejoin_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
     if spec.warm_restart != "Disabled":

@@ -2,10 +2,23 @@
 """What a trainer is told of the rendezvous on its events stream."""
 
 from elasticjob.api import RendezvousPhase, RendezvousStatus
+from elasticjob.terms import RoundCause
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import needs_new_processes
 from elasticjob_sidecar.membership.stalls import stalled_by
 from elasticjob_torch import wire
+
+# Rounds end for these while all their members run.
+_BY_PLAN = frozenset(
+    {
+        RoundCause.SCALED,
+        RoundCause.WORKERS_JOINED,
+        RoundCause.NODE_DRAINING,
+        RoundCause.DEVICE_UNHEALTHY,
+        RoundCause.TEMPLATE_CHANGED,
+        RoundCause.TOLD_TO_LEAVE,
+    }
+)
 
 
 def has_changed(worker: Standing) -> bool:
@@ -19,6 +32,12 @@ def has_changed(worker: Standing) -> bool:
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 
+def _is_broken(job: RendezvousStatus, held: int) -> bool:
+    """Whether a member of the round `held`, which is over, may be gone: its end was no plan, or others have formed
+    another round since."""
+    return not (job.phase is RendezvousPhase.FORMING and job.round == held + 1 and job.cause in _BY_PLAN)
+
+
 def _all_live(job: RendezvousStatus) -> bool:
     """Whether all members of the last formed round live through changes."""
     return len(job.live) == len(job.participants) > 0
@@ -30,14 +49,15 @@ def view_of(worker: Standing, api_away: bool = False) -> wire.View | None:
     job = worker.job
     if job is None:
         return None
-    restart = needs_new_processes(job, worker.held)
+    restart, changed = needs_new_processes(job, worker.held), has_changed(worker)
     return wire.View(
         round=job.round,
         phase=wire.Phase(job.phase),
         waiting=job.waiting,
         world_size=job.world_size,
         handed=worker.held,
-        changed=has_changed(worker),
+        changed=changed,
+        broken=changed and _is_broken(job, worker.held),
         stalled=stalled_by(worker),
         succeeded=worker.succeeded,
         leaving=worker.leaving,

@@ -27,7 +27,7 @@ SECONDS = 60.0
 class Worker:
     """One process below an agent of its own."""
 
-    def __init__(self, folder: Path, name: str, pace: float, grace: float) -> None:
+    def __init__(self, folder: Path, name: str, pace: float) -> None:
         self.name, self.folder = name, folder
         self.living = Living()
         self.living.started(name, 1)
@@ -36,7 +36,7 @@ class Worker:
             "LOCAL_RANK": "0",
             "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
         }
-        self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, grace, environment))
+        self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, environment))
         self.process.start()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -49,9 +49,16 @@ class Worker:
         return file.read_text()[-3000:] if file.exists() else ""
 
     def dies_at(self, point: str) -> None:
+        self._order("dies", point)
+
+    def dawdles(self, seconds: float) -> None:
+        """Its next step takes so long."""
+        self._order("dawdles", str(seconds))
+
+    def _order(self, what: str, how: str) -> None:
         new = self.folder / f"{self.name}.new"
-        new.write_text(point)
-        new.rename(self.folder / f"{self.name}.dies")
+        new.write_text(how)
+        new.rename(self.folder / f"{self.name}.{what}")
 
 
 class Job:
@@ -59,24 +66,27 @@ class Job:
 
     def __init__(self, folder: Path, pace: float = 0.003) -> None:
         self.folder, self.pace, self.number = folder, pace, 0
-        self.grace = 0.2  # the plug-in's own
         self.all: list[Worker] = []
         self.members: list[Worker] = []
         self.store: dist.TCPStore | None = None
 
     def start(self) -> Worker:
         """Start a process, which waits once it is ready."""
-        worker = Worker(self.folder, f"w{len(self.all)}", self.pace, self.grace)
+        worker = Worker(self.folder, f"w{len(self.all)}", self.pace)
         self.all.append(worker)
         return worker
 
-    def form(self, members: list[Worker]) -> bool:
+    def form(self, members: list[Worker], *, lost: Worker | None = None) -> bool:
         """End the round, and form the next of those members once all of them wait; False if one of them ends before.
 
-        The store is served anew for each round, as another member may serve it.
+        The store is served anew for each round, as another member may serve it. ``lost``: a member that is known to be
+        lost though its process has not ended.
         """
+        cut = lost is not None or any(not one.process.is_alive() for one in self.members)
         for worker in self.members:
             worker.living.over(self.number)
+            if cut:
+                worker.living.over(self.number, cut=True)
         until(lambda: all(one.living.wait() or not one.process.is_alive() for one in members), self)
         if not all(one.living.wait() for one in members) or not all(one.process.is_alive() for one in members):
             return False

@@ -18,7 +18,8 @@ import elasticjob_torch
 from elasticjob_torch.live import transfer
 
 BATCH, WIDTH, PIECE_BYTES = 60, 24, 1000
-POINTS = ("forward", "backward", "gradients", "optimizer", "loss", "send", "receive", "formed")
+SAVE_SECONDS = 0.5
+POINTS = ("forward", "backward", "gradients", "optimizer", "loss", "send", "receive", "formed", "save")
 
 
 def batch_of(step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,6 +55,7 @@ class Trainer:
     def __init__(self, folder: Path, name: str, pace: float) -> None:
         self.log = (folder / f"{name}.jsonl").open("a", buffering=1)
         self.dies, self.total, self.pace = folder / f"{name}.dies", folder / "total", pace
+        self.dawdles, self.saves = folder / f"{name}.dawdles", folder / "saves"
         self.point = ""
 
     def tell(self, **said: Any) -> None:
@@ -81,6 +83,13 @@ class Trainer:
         while not self.total.exists() or group.step < int(self.total.read_text()):
             with group:
                 self.train(group, optimizer)
+            if self.saves.exists() and group.step % 10 == 0:
+                try:
+                    with group.saving():
+                        self.save()
+                    self.tell(saved=group.step)
+                except RuntimeError:
+                    self.tell(unsaved=group.step)
         group.finish()
         self.tell(end=group.step)
 
@@ -88,6 +97,11 @@ class Trainer:
         x, y = batch_of(group.step)
         mine = slice(group.rank * BATCH // group.size, (group.rank + 1) * BATCH // group.size)
         optimizer.zero_grad()
+        if self.dawdles.exists():
+            seconds = float(self.dawdles.read_text())
+            self.dawdles.unlink()
+            self.tell(dawdles=group.step)
+            time.sleep(seconds)
         self.reaches("forward")
         loss = ((group.model(x[mine]) - y[mine]) ** 2).mean()
         self.reaches("backward")
@@ -101,6 +115,13 @@ class Trainer:
         self.reaches("loss")
         self.tell(step=group.step, loss=whole.item() / group.size, rank=group.rank, size=group.size)
         time.sleep(self.pace)
+
+    def save(self) -> None:
+        """As a save that all members do together: it begins and ends with a collective."""
+        dist.barrier()
+        self.reaches("save")
+        time.sleep(SAVE_SECONDS)
+        dist.barrier()
 
     def dies_in(self, name: str) -> None:
         """Be killed after some pieces of a transfer, if it is to be there."""
@@ -127,11 +148,8 @@ class Trainer:
         setattr(group, name, outer)
 
 
-def main(folder: str, name: str, pace: float, grace: float, environment: dict[str, str]) -> None:
-    """The whole process. `grace`: seconds for which steps go on after their round is over, if others do not leave."""
-    from elasticjob_torch.live import group
-
-    group._GRACE_SECONDS = grace
+def main(folder: str, name: str, pace: float, environment: dict[str, str]) -> None:
+    """The whole process."""
     torch.set_num_threads(1)
     output = os.open(f"{folder}/{name}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)

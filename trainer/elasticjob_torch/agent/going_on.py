@@ -38,14 +38,14 @@ class GoingOn:
         news: called, in any thread, when a process says what it does.
         tell_live: tells the sidecar that all processes of a round have opted in, and returns whether it need not be
             told again; called in a thread of its own.
-        save_seconds: how long a process may save after its round is over.
+        patience: how long processes may be busy after their round is over.
     """
 
     def __init__(
         self,
         news: Callable[[], object],
         tell_live: Callable[[int], bool],
-        save_seconds: float = 0.0,
+        patience: Patience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._news, self._tell_live, self._clock = news, tell_live, clock
@@ -55,8 +55,8 @@ class GoingOn:
         self._times_away = 0
         self._telling: threading.Thread | None = None
         self._tells_after = 0.0
-        self._is_over = False
-        self._patience = Patience(save_seconds)
+        self._is_over = self._is_cut = False
+        self._patience = patience
         self._late = ""  # why processes that are busy are not waited for any longer
         self._waiting_since: float | None = None
         self._alone_since: float | None = None  # the processes were started in a world of their own
@@ -100,7 +100,8 @@ class GoingOn:
     def entered(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
         """The processes are in this round, with these variables by local rank."""
         self._round, self._alone_since = number, None
-        self._is_over, self._late, self._waiting_since = False, "", None
+        self._is_over = self._is_cut = False
+        self._late, self._waiting_since = "", None
         if self._living is not None:
             self._living.enter(number, places)
 
@@ -113,7 +114,7 @@ class GoingOn:
             return
         now = self._clock()
         if over:
-            self._await_boundary(living, now)
+            self._await_boundary(living, view, now)
             return
         self._tell(living, view, now)
         if not (living.some_wait() and self._stands(view)):
@@ -153,14 +154,21 @@ class GoingOn:
         if self._living is not None:
             self._living.close()
 
-    def _await_boundary(self, living: Living, now: float) -> None:
-        """The round is over: wait for processes that are busy, within limits."""
+    def _await_boundary(self, living: Living, view: wire.View | None, now: float) -> None:
+        """The round is over: wait for processes that are busy, within limits.
+
+        While all members are there, their collectives end, and they leave together after the same step. Where one may
+        be gone, or has not been heard of for half of the limit, as when it saves, nobody waits for it in a collective.
+        """
         self._waiting_since = None
         if not self._is_over:
             self._is_over = True
             self._patience.begin(now)
             living.over(self._round)
         late = self._patience.look(now, living.busy())
+        if not self._is_cut and ((view is not None and view.broken) or self._patience.is_half_used()):
+            self._is_cut = True
+            living.over(self._round, cut=True)
         if late and not self._late:
             log.info("the training processes of round %d are started anew: %s", self._round, late)
         self._late = late

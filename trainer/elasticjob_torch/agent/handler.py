@@ -86,7 +86,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._stalls = StallInspector(membership.tell_processes)
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
-        self._going_on = GoingOn(membership.news.ring, membership.tell_live, settings.save_timeout)
+        self._going_on = GoingOn(membership.news.ring, membership.tell_live, settings.patience)
         self._keeps = False  # the next rendezvous is one of processes that run
         self._is_new = True
         self._round = 1  # the round in use

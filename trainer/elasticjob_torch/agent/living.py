@@ -49,7 +49,8 @@ class Living:
         self._start, self._count = "", 0  # of the processes that were started last
         self._processes: dict[int, tuple[Waits, socket.socket]] = {}  # by local rank: what each has said last
         self._saving: set[int] = set()  # by local rank
-        self._round = self._over = 0  # the round that they are in, 0 for none; the last one that is over
+        self._round = 0  # that they are in, 0 for none
+        self._over = self._cut = 0  # the last round that is over, and the last whose collectives were to be ended
         self._places: Mapping[int, Mapping[str, str]] = {}  # in that round
         self._folder = tempfile.mkdtemp(prefix="elasticjob-live-")
         os.chmod(self._folder, 0o755)  # noqa: S103 - a training process may run as another user
@@ -101,12 +102,12 @@ class Living:
             for said, to in self._processes.values():
                 self._answer(said, to)
 
-    def over(self, number: int) -> None:
-        """Tell the processes that the round is over."""
+    def over(self, number: int, *, cut: bool = False) -> None:
+        """Tell the processes that the round is over; ``cut``: and to end its collectives. May be called again."""
         with self._lock:
-            self._over = number
+            self._over, self._cut = number, number if cut else self._cut
             for _, to in self._processes.values():
-                _send(Over(round=number), to)
+                _send(Over(round=number, cut=cut), to)
 
     def stop(self, reason: str) -> None:
         """Tell the processes that wait for the next round that they do not live on."""
@@ -144,7 +145,7 @@ class Living:
             return
         _send(Enter(round=self._round, variables=dict(self._places[said.local_rank])), to)
         if self._over >= self._round:
-            _send(Over(round=self._round), to)
+            _send(Over(round=self._round, cut=self._cut >= self._round), to)
 
 
 def _send(message: Message, to: socket.socket) -> None:

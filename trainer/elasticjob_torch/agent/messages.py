@@ -49,9 +49,11 @@ class Enter:
 
 @dataclass(frozen=True, kw_only=True)
 class Over:
-    """The round is over: end the step under way, and say so."""
+    """The round is over: leave it together with its other members, between two steps. ``cut``: they may be gone; end
+    its collectives."""
 
     round: int
+    cut: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,13 @@ Pure: no environment, no sockets, no torch. Every error names the option at faul
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch import wire
+from elasticjob_torch.agent.busy import Patience
 from elasticjob_torch.sidecar.address import UNIX, Address
 
 if TYPE_CHECKING:
@@ -20,8 +22,10 @@ SIDECAR = "PET_RDZV_ENDPOINT"  # read by torchrun, whose option takes precedence
 MAX_RESTARTS = "PET_MAX_RESTARTS"  # likewise
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 SAVE_SECONDS = "ELASTICJOB_SAVE_SECONDS"
+REJOIN_SECONDS = "ELASTICJOB_REJOIN_SECONDS"
 STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
 _STORE_SECONDS = 300.0  # as in torch's own store
+_TORCHS_STOP_SECONDS = 30.0  # torch's own time for processes that do not end at SIGTERM
 _ROUNDS_END_SECONDS = 60.0  # until this worker has heard that the round has ended
 
 # Keys that a command line for torch's own backends may contain; refusing them would break it.
@@ -80,6 +84,8 @@ class Settings:
     """How long processes may take to end after SIGTERM when their round is over. None: torch's own time."""
     save_timeout: float = 0.0
     """How long a process that lives through changes may save when its round is over."""
+    rejoin_timeout: float = math.inf
+    """How long a worker whose round is over may take to join again before it is replaced. Infinite if not known."""
     store_ready: float | None = None
     """How long rank 0 may take to serve the round's store before the operator ends the round."""
     max_restarts: int | None = None
@@ -93,6 +99,12 @@ class Settings:
         """Return the limits that a join sends to the sidecar in place of the job's."""
         named = {"last_call": self.last_call_timeout, "worker_lost": self.worker_lost}
         return {name: seconds for name, seconds in named.items() if seconds is not None}
+
+    @property
+    def patience(self) -> Patience:
+        """How long processes that live through changes may be busy when their round is over."""
+        stop = _TORCHS_STOP_SECONDS if self.stop_timeout is None else self.stop_timeout
+        return Patience(self.save_timeout, self.rejoin_timeout, stop)
 
     @property
     def store_timeout(self) -> float:
@@ -131,6 +143,7 @@ def parse_settings(
         worker_lost=_worker_lost(numbers),
         stop_timeout=_of_the_job(STOP_SECONDS, environment),
         save_timeout=_of_the_job(SAVE_SECONDS, environment, or_none=True) or 0.0,
+        rejoin_timeout=_of_the_job(REJOIN_SECONDS, environment) or math.inf,
         store_ready=_of_the_job(STORE_READY_SECONDS, environment),
         max_restarts=_max_restarts(environment.get(MAX_RESTARTS, "")),
         ignored=tuple(ignored),

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Steps go on for so long after their round is over, so that all can leave between two of them; then they are cut.
-_GRACE_SECONDS, _GRACE_STEPS = 0.2, 3.0
+# Between two cuts of a group that forms: its connections come one after the other.
+_CUT_AGAIN_SECONDS = 0.05
 
 
 def elastic(
@@ -109,6 +110,7 @@ class Group:
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
         self._links = Links()
+        self._forming: Links | None = None  # the same, while the group forms
         self._backend = backend if backend is not None else Gloo()
         self.rank, self.size = 0, 1
         # wrapped before it joins, in a world of one, so that others do not wait for this
@@ -120,8 +122,7 @@ class Group:
         self._rounds = rounds if rounds is not None else rounds_of(os.environ)
         self._rounds.hear(self._round_is_over)
         self._stays = False  # the next step belongs to the round in use: `steps` has asked
-        self._began: float | None = None  # the step under way, by the monotonic clock
-        self._longest = 0.0  # seconds, of the steps of late
+        self._is_in_step = False
         self._saves = 0  # how many saves are under way, one in another
         self._form()
 
@@ -186,7 +187,7 @@ class Group:
                 begin_anew(one)
 
         self._steps.begin(restore)
-        self._began = time.monotonic()
+        self._is_in_step = True
         return self
 
     def __exit__(
@@ -202,14 +203,13 @@ class Group:
                 return True
         if error is not None:
             return self._end_broken(error)
-        began, self._began = self._began, None
+        self._is_in_step = False
         self._steps.end()
-        self._longest = max(self._longest * 0.9, time.monotonic() - (began or 0.0))
         return False
 
     def _end_broken(self, error: BaseException) -> bool:
         """End a step by an error; return whether it belongs to the group, which then is another."""
-        self._began = None
+        self._is_in_step = False
         if not self._can_go_on(error):
             return False
         self._steps.broken()
@@ -227,11 +227,11 @@ class Group:
             return True
 
     def _settle(self, *_: Any) -> None:
-        if self._began is not None:
+        if self._is_in_step:
             self._backend.settle(self._links)
 
     def _applied(self, *_: Any) -> None:
-        if self._began is None:
+        if not self._is_in_step:
             return
         self._steps.mark_applied()
         for scheduler in self._schedulers:
@@ -245,11 +245,17 @@ class Group:
         return True
 
     def _form(self) -> None:
-        """Go into the next round, and the one after it if that breaks; return when all members have one state."""
+        """Go into the next round, and the one after it if that breaks; return when all members have one state.
+
+        Raises:
+            NoNextRound: this process has no place in a next round, or the group has failed to form twice in a row.
+        """
+        attempts = Attempts()
         while True:
             place = self._rounds.following()
+            attempts.begin(place)
             forget_round()
-            links = self._links = Links()
+            links = self._forming = self._links = Links()
             try:
                 if self._rounds.is_over():  # heard before there was anything to cut
                     continue
@@ -269,6 +275,9 @@ class Group:
                 if not self._rounds.lives or not belongs(error, None):
                     raise
                 log.info("round %d did not form: %s", place.round, str(error)[:200])
+                attempts.failed(error)
+            finally:
+                self._forming = None
 
     def _share(self, number: int, links: Links) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape(), links.own_addresses()))
@@ -287,16 +296,22 @@ class Group:
         self._shared = number
 
     def _round_is_over(self) -> None:
-        """In the listening thread: end this group's collectives if its members do not leave it by themselves."""
+        """In the listening thread: end the group's collectives, unless all members leave it together.
+
+        A group that trains is left alone while all its members are there: each of them takes part in the collectives of
+        each step until all leave after the same one (`Ending`), so nobody waits for one that has left. A group that
+        forms is cut: others may pass it over, and no step is lost with it.
+        """
         links = self._links
+        if self._rounds.is_cut() or not links.have_formed():
+            links.cut()
+            if self._forming is links:
+                threading.Thread(target=self._cut_again, args=(links,), daemon=True).start()
 
-        def cut() -> None:
-            if self._links is links:
-                links.cut()
-
-        timer = threading.Timer(max(_GRACE_SECONDS, _GRACE_STEPS * self._longest), cut)
-        timer.daemon = True
-        timer.start()
+    def _cut_again(self, links: Links) -> None:
+        while self._forming is links:
+            time.sleep(_CUT_AGAIN_SECONDS)
+            links.cut()
 
 
 class Ending:

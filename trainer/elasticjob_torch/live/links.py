@@ -46,6 +46,10 @@ class Links:
         self._peers = peers
         self._all = frozenset(one for one, _, peer in self._new() if peer in peers)
 
+    def have_formed(self) -> bool:
+        """Say whether all members are in the group."""
+        return self._all is not None
+
     def cut(self) -> None:
         """End the group's collectives, and those of its other members that wait for this one."""
         self._cut = True

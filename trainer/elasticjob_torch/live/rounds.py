@@ -39,13 +39,15 @@ class NoNextRound(RuntimeError):
 @dataclass(frozen=True)
 class Place:
     """A process's place in a round: the round's number, its rank, the number of processes, and the store's address
-    (empty where torch finds it by itself, and in a world of one)."""
+    (empty where torch finds it by itself, and in a world of one). ``after_loss``: a member of the round before may have
+    been lost."""
 
     round: int
     rank: int
     size: int
     host: str
     port: int
+    after_loss: bool = False
 
 
 class Rounds(Protocol):
@@ -54,10 +56,13 @@ class Rounds(Protocol):
     lives: bool  # whether a next round may come: otherwise an error of the group ends the process
 
     def hear(self, heard: Callable[[], object]) -> None:
-        """From now on call ``heard`` in another thread when the round in use is over."""
+        """From now on call ``heard`` in another thread when the round in use is over, or is to be cut."""
 
     def is_over(self) -> bool:
         """Say whether the round in use is known to be over."""
+
+    def is_cut(self) -> bool:
+        """Say whether members of the round in use may be gone: what waits for them has to be ended."""
 
     def saves(self, saving: bool) -> None:
         """This process saves from now on, or no longer does."""
@@ -87,6 +92,9 @@ class Fixed:
     def is_over(self) -> bool:
         return False
 
+    def is_cut(self) -> bool:
+        return False
+
     def saves(self, saving: bool) -> None:
         """There is nobody to tell."""
 
@@ -112,7 +120,7 @@ class OfAgent:
         self._environment = environment
         self._start, path = from_variable(given)
         self._local_rank = int(environment.get("LOCAL_RANK") or 0)
-        self._round = self._over = 0
+        self._round = self._over = self._cut = 0
         self._news: queue.SimpleQueue[Enter | Stop] = queue.SimpleQueue()
         self._heard: Callable[[], object] = lambda: None
         self._socket = socket.socket(socket.AF_UNIX)
@@ -130,6 +138,9 @@ class OfAgent:
     def is_over(self) -> bool:
         return self._over >= self._round > 0
 
+    def is_cut(self) -> bool:
+        return self._cut >= self._round > 0
+
     def saves(self, saving: bool) -> None:
         self._say(Saves(start=self._start, local_rank=self._local_rank, saving=saving))
 
@@ -143,11 +154,12 @@ class OfAgent:
             ) from None
         if isinstance(news, Stop):
             raise NoNextRound(news.reason)
+        after_loss = self.is_cut()
         self._round = news.round
         self._environment.update(news.variables)
         given = news.variables
         rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
-        return Place(news.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]))
+        return Place(news.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]), after_loss)
 
     def _say(self, what: Message) -> None:
         with contextlib.suppress(OSError):  # the agent is gone, which the thread tells
@@ -159,11 +171,12 @@ class OfAgent:
             for message in received(self._socket):
                 if isinstance(message, Over):
                     self._over = max(self._over, message.round)
+                    self._cut = max(self._cut, message.round if message.cut else 0)
                     self._heard()
                 elif isinstance(message, (Enter, Stop)):
                     self._news.put(message)
         except ValueError as error:
             why = str(error)
         self._news.put(Stop(reason=why))
-        self._over = max(self._over, self._round)
+        self._over = self._cut = max(self._over, self._round)
         self._heard()

@@ -47,6 +47,12 @@ class View(Message):
     world_size: Annotated[int, _COUNT, JsonName("worldSize"), "Workers of that round, 0 while it forms."] = 0
     handed: Annotated[int, _COUNT, "The round that this trainer holds, of which `changed` speaks; 0 for none."] = 0
     changed: Annotated[bool, _TRUTH, "That round is over: stop its processes and join again."] = False
+    broken: Annotated[
+        bool,
+        _TRUTH,
+        "With `changed`: a member of that round may be gone, and collectives with it may never end. False where all "
+        "are there, and can leave the round after the same step.",
+    ] = False
     stalled: Annotated[
         bool, _TRUTH, "Nobody takes steps in the round that this trainer holds: tell what its training processes do."
     ] = False

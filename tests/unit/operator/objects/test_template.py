@@ -276,6 +276,7 @@ def test_each_container_of_the_template_is_told_whose_it_is_and_its_own_variable
     [
         ("stopSeconds", "ELASTICJOB_STOP_SECONDS"),
         ("saveSeconds", "ELASTICJOB_SAVE_SECONDS"),
+        ("rejoinSeconds", "ELASTICJOB_REJOIN_SECONDS"),
         ("storeReadySeconds", "ELASTICJOB_STORE_READY_SECONDS"),
     ],
 )

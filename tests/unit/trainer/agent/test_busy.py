@@ -58,6 +58,23 @@ def test_processes_that_wait_are_not_late():
     assert patience.look(60, []) == ""
 
 
+def test_a_job_whose_pods_are_replaced_early_has_less_time():
+    patience = Patience(0, rejoin_seconds=40, stop_seconds=10)
+    seconds, why = until_late(patience, (700, EVALUATES))
+    assert seconds == 26
+    assert "within 25 s, and do not save; spec.rendezvous.rejoinSeconds leaves them no more" in why
+    assert until_late(Patience(29, 40, 10), (700, SAVES))[0] == 30
+    assert until_late(Patience(0, 3, 1), (700, EVALUATES))[0] == 2
+
+
+def test_a_half_of_the_limit_is_time_that_is_not_saved():
+    patience = Patience(600)
+    assert until_late(patience, (30, EVALUATES), (200, SAVES)) == (None, "")
+    assert not patience.is_half_used()
+    assert until_late(patience, (30, EVALUATES), (100, SAVES), (2, EVALUATES)) == (None, "")
+    assert patience.is_half_used()
+
+
 def test_each_round_begins_anew():
     patience = Patience(0)
     assert until_late(patience, (100, EVALUATES))[0]

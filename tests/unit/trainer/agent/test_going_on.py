@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent import going_on
-from elasticjob_torch.agent.busy import BUSY_SECONDS
+from elasticjob_torch.agent.busy import BUSY_SECONDS, Patience
 from elasticjob_torch.agent.going_on import NEWS_SECONDS, READY_SECONDS, TELL_SECONDS, GoingOn
 from support.waiting import wait_until
 
@@ -41,8 +41,8 @@ class FakeLiving:
         self.waits = False
         self.said.append(("enter", number))
 
-    def over(self, number):
-        self.said.append(("over", number))
+    def over(self, number, *, cut=False):
+        self.said.append(("cut" if cut else "over", number))
 
     def stop(self, reason):
         self.said.append(("stop", reason))
@@ -54,7 +54,7 @@ class FakeLiving:
 class Agent:
     def __init__(self):
         self.now, self.told, self.takes = 0.0, [], True
-        self.going_on = GoingOn(lambda: None, self.tell, 2 * BUSY_SECONDS, lambda: self.now)
+        self.going_on = GoingOn(lambda: None, self.tell, Patience(2 * BUSY_SECONDS), lambda: self.now)
 
     def tell(self, number):
         self.told.append(number)
@@ -123,6 +123,42 @@ def test_processes_are_told_once_that_their_round_is_over_and_have_time_to_end_t
     agent.look(over=True)
     assert agent.going_on.count(2, view()) == 2
     assert agent.going_on.count(0, view()) == 0
+
+
+def test_collectives_are_left_to_end_while_all_members_are_there(agent):
+    agent.start()
+    for _ in range(3):
+        agent.look(view("Forming", changed=True, handed=1), over=True)
+        agent.now += BUSY_SECONDS / 6
+    assert ("cut", 1) not in agent.living.said
+    agent.now += 1
+    for _ in range(2):
+        agent.look(view("Forming", changed=True, handed=1), over=True)
+    assert agent.living.said[-2:] == [("over", 1), ("cut", 1)], "nobody waits longer for one that is busy"
+
+
+@pytest.mark.parametrize("told", [0, 1], ids=["with the end", "later"])
+def test_collectives_are_ended_once_a_member_may_be_gone(agent, told):
+    agent.start()
+    for _ in range(told):
+        agent.look(view("Forming", changed=True, handed=1), over=True)
+    for _ in range(2):
+        agent.look(view("Forming", changed=True, handed=1, broken=True), over=True)
+    assert agent.living.said[-2:] == [("over", 1), ("cut", 1)]
+    agent.going_on.entered(2, PLACES)
+    agent.look(view("Forming", changed=True, handed=2, broken=True), over=True)
+    assert agent.living.said[-1] == ("cut", 2)
+
+
+def test_collectives_are_left_to_end_while_a_process_saves(agent):
+    agent.start()
+    agent.living.saves = True
+    for _ in range(2):
+        agent.look(view("Forming", changed=True, handed=1), over=True)
+        agent.now += BUSY_SECONDS
+    assert ("cut", 1) not in agent.living.said
+    agent.look(None, over=True)
+    assert ("cut", 1) not in agent.living.said
 
 
 def test_a_process_that_saves_has_longer_and_the_log_says_which_limit_ended_it(agent, caplog):

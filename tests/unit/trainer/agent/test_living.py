@@ -73,6 +73,7 @@ def process(living):
         Saves(start="a", local_rank=1, saving=True),
         Enter(round=3, variables={"RANK": "0"}),
         Over(round=3),
+        Over(round=3, cut=True),
         Stop(reason="no, \n and é"),
     ],
 )
@@ -158,6 +159,21 @@ def test_a_process_that_opts_in_after_its_round_is_told_that_it_is_over(living, 
     one = process()
     one.waits(0)
     assert [one.hears(), one.hears()] == [Enter(round=1, variables={"RANK": "0"}), Over(round=1)]
+
+
+def test_a_process_that_opts_in_after_its_round_was_cut_is_told_so(living, process):
+    living.started("a", 1)
+    living.enter(1, {0: {"RANK": "0"}})
+    living.over(1)
+    living.over(1, cut=True)
+    one = process()
+    one.waits(0)
+    assert [one.hears(), one.hears()] == [Enter(round=1, variables={"RANK": "0"}), Over(round=1, cut=True)]
+    living.enter(2, {0: {"RANK": "0"}})
+    one.waits(1)
+    assert one.hears() == Enter(round=2, variables={"RANK": "0"})
+    living.over(2)
+    assert one.hears() == Over(round=2)
 
 
 @pytest.mark.parametrize("stranger", [{"start": "older"}, {"local_rank": 1}, {"local_rank": -1}])

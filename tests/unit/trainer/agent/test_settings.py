@@ -3,6 +3,8 @@
 
 import pytest
 
+from elasticjob.api import RendezvousSpec
+from elasticjob_torch.agent.busy import BUSY_SECONDS
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
 from elasticjob_torch.sidecar.address import Address
 
@@ -15,12 +17,14 @@ def test_defaults():
     assert settings.limits == {}
     assert settings.stop_timeout is None
     assert settings.save_timeout == 0
+    assert settings.rejoin_timeout == float("inf")
     assert settings.store_timeout == 300
 
 
 OF_THE_JOB = {
     "ELASTICJOB_STOP_SECONDS": "stop_timeout",
     "ELASTICJOB_SAVE_SECONDS": "save_timeout",
+    "ELASTICJOB_REJOIN_SECONDS": "rejoin_timeout",
     "ELASTICJOB_STORE_READY_SECONDS": "store_ready",
 }
 
@@ -29,6 +33,20 @@ OF_THE_JOB = {
 @pytest.mark.parametrize(("variable", "setting"), OF_THE_JOB.items())
 def test_the_jobs_times(variable, setting, seconds):
     assert getattr(parse_settings("", "uid", {}, {variable: str(seconds)}), setting) == seconds
+
+
+@pytest.mark.parametrize("spec", [RendezvousSpec(), RendezvousSpec(rejoin_seconds=30), RendezvousSpec(stop_seconds=55)])
+def test_processes_that_are_busy_are_stopped_before_their_pod_is_replaced(spec):
+    given = {
+        "ELASTICJOB_STOP_SECONDS": spec.stop_seconds,
+        "ELASTICJOB_SAVE_SECONDS": spec.save_seconds,
+        "ELASTICJOB_REJOIN_SECONDS": spec.rejoin_seconds,
+    }
+    patience = parse_settings("", "uid", {}, {name: str(value) for name, value in given.items()}).patience
+    patience.begin(0)
+    late = next(second for second in range(1000) if patience.look(second, [False]))
+    assert late + spec.stop_seconds < spec.rejoin_seconds
+    assert spec != RendezvousSpec() or late > BUSY_SECONDS
 
 
 def test_a_job_may_have_no_time_for_saves():
