@@ -49,9 +49,14 @@ make_helm() { say "tools: building helm"; build_programs "$cache/bin" helm.sh/he
 
 make_kubectl() { # the node image holds the server's own
   local container
+  # where another release has no node image, as for the control plane without nodes, none is built for kubectl alone
+  if [ "$cluster_version" != "$kubernetes_version" ] && ! has_image "$node_image"; then
+    env -u KUBERNETES "$0" kubectl
+    return
+  fi
   [ "$(uname -s)" = Linux ] || fail "kubectl 1.34, 1.35 or 1.36 is needed on PATH; install $kubernetes_version"
   "$here/node-image.sh"
-  say "tools: kubectl ($kubernetes_version, from the node image)"
+  say "tools: kubectl ($cluster_version, from the node image)"
   container=$(docker create "$node_image")
   quietly docker cp "$container:/usr/bin/kubectl" "$cache/bin/kubectl"
   quietly docker rm "$container"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
@@ -33,6 +34,7 @@ from elasticjob_torch.live.state import Registry, read, written
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import aborts_present_group, begin_anew, renew
 from elasticjob_torch.live.transfer import CannotShare, Hello, StateVersion, pieces, sender
+from support.waiting import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -599,6 +601,12 @@ def test_a_save_is_told_from_its_beginning_to_its_end(nothing_left: None, monkey
     with pytest.raises(OSError, match="full"), group.saving():
         raise OSError("full")
     assert told[-1] is False
+
+
+def test_a_process_ends_well_however_late_the_threads_of_its_group_are() -> None:
+    pairs, script = 6, Path(__file__).parent / "live/ends.py"
+    done = run([sys.executable, str(script), str(pairs)], seconds=300, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == [0] * (2 * pairs), done.stderr
 
 
 def test_a_round_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

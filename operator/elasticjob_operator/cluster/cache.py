@@ -3,7 +3,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL

@@ -19,6 +19,7 @@ FILES = sorted(WORKFLOWS.iterdir())
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
 # a call of `make` is one command, of targets and perhaps a variable
 MAKE = re.compile(r"make((?: [a-z][a-z0-9-]*)+)(?: [A-Z]+=\S+)?")
+COMPILE = {"api", "e2e", "guards", "lint"}  # with the modules of hack/cluster
 
 
 def jobs(file: Path) -> Mapping[str, Any]:
@@ -27,8 +28,11 @@ def jobs(file: Path) -> Mapping[str, Any]:
 
 def commands(workflow: Mapping[Any, Any]) -> list[str]:
     """Those of all steps, each of one or several lines."""
-    steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
-    return [step["run"] for step in steps if "run" in step]
+    return [command for job in workflow["jobs"].values() for command in commands_of(job)]
+
+
+def commands_of(job: Mapping[str, Any]) -> list[str]:
+    return [step["run"] for step in job.get("steps", []) if "run" in step]
 
 
 def made(commands: list[str]) -> set[str]:
@@ -45,8 +49,7 @@ def mistakes(text: str) -> Iterator[str]:
     if workflow["permissions"] not in ({}, {"contents": "read"}):
         yield "permissions of all jobs"
     for name, job in workflow["jobs"].items():
-        if "uses" not in job and job.get("timeout-minutes", 360) > 120:
-            yield f"{name} has no timeout-minutes"
+        yield from _mistakes_of_job(name, job)
     if workflow.get("defaults") != {"run": {"shell": "bash"}} or re.search(r"^ {5,}-? *shell:", text, re.M):
         yield "only the default shell: bash has pipefail"
     if "continue-on-error" in text:
@@ -58,6 +61,30 @@ def mistakes(text: str) -> Iterator[str]:
     for pattern in (workflow[True].get("push") or {}).get("paths", []):
         if not any(ROOT.glob(pattern)):
             yield f"no file is {pattern}"
+
+
+def go_of(job: Mapping[str, Any]) -> str | None:
+    """The Go that a job sets up; it fetches no other. None if it has the runner's."""
+    found = [step["with"]["go-version-file"] for step in job["steps"] if "/setup-go@" in step.get("uses", "")]
+    return asked_for(ROOT / found[0]) if found else None
+
+
+def newest_go() -> str:
+    """The newest that a module of hack/cluster asks for."""
+    asked = [asked_for(file) for file in ROOT.glob("hack/cluster/**/go.mod")]
+    return max(asked, key=lambda version: [int(number) for number in version.split(".")])
+
+
+def asked_for(module: Path) -> str:
+    (version,) = re.findall(r"^go (\S+)$", module.read_text(), re.M)
+    return str(version)
+
+
+def _mistakes_of_job(name: str, job: Mapping[str, Any]) -> Iterator[str]:
+    if "uses" not in job and job.get("timeout-minutes", 360) > 120:
+        yield f"{name} has no timeout-minutes"
+    if made(commands_of(job)) & COMPILE and go_of(job) != newest_go():
+        yield f"{name} has Go {go_of(job)}, and a module asks for {newest_go()}"
 
 
 def _mistakes_of(command: str) -> Iterator[str]:
@@ -89,6 +116,7 @@ def test_there_are_no_mistakes(file: Path) -> None:
             "      - shell: sh\n        run: make release-check",
             "pipefail",
         ),
+        ("ci.yml", "controllers/kueue/go.mod", "programs/go.mod", "lint has Go 1.25.0, and a module asks"),
         ("ci.yml", "- run: make lint", "- continue-on-error: true\n        run: make lint", "continue-on-error"),
         ("ci.yml", "make lint", "make lint || true", "'|| true' passes over a failure"),
         ("ci.yml", "make lint", "make lint | tee said", "'make lint | tee said' is more than a call of make"),

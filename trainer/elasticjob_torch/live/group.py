@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 # Between two cuts of a group that forms: its connections come one after the other.
 _CUT_AGAIN_SECONDS = 0.05
+_LET_GO_SECONDS = 10.0  # for a thread that has only to be given a processor
 
 
 def elastic(
@@ -326,11 +328,19 @@ class Ending:
         self._flag = self._work = None
 
     def settle(self) -> None:
-        """Wait for what is under way: a tensor that Python lets go of before its collective has ended is released by a
-        thread of the group, which must not happen while the process ends."""
-        if self._work is not None:
-            self._work.wait()
+        """Wait until what is under way has ended, and the group's threads have let go of it.
+
+        A thread lets go of a tensor after its collective has ended, perhaps much later, and needs Python for that: in a
+        process that ends it finds none, and aborts the process.
+        """
+        if self._work is None or self._flag is None:
+            return
+        self._work.wait()
+        gone = threading.Event()
+        weakref.finalize(self._flag, gone.set).atexit = False
         self.reset()
+        if not gone.wait(_LET_GO_SECONDS):
+            log.warning("the group's threads have not let go of a tensor in %g s; SIGABRT may follow", _LET_GO_SECONDS)
 
     def agreed(self, *, over: bool) -> bool:
         """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that
