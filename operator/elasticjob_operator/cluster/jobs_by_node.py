@@ -4,8 +4,6 @@
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from elasticjob.reading.shared import shared
-
 J = TypeVar("J", bound=tuple[str, str])
 
 
@@ -26,7 +24,7 @@ class JobsByNode(Generic[J]):
             if not left:
                 del self._jobs[before]
         if now:
-            self._jobs[now] = (*self._jobs.get(now, ()), shared(job))
+            self._jobs[now] = (*self._jobs.get(now, ()), job)
 
     def on(self, nodes: Iterable[str]) -> set[J]:
         return {job for node in nodes for job in self._jobs.get(node, ())}
