@@ -16,7 +16,7 @@ from elasticjob_torch.wire.fields import fields_of
 from support.two_sidecars import TwoSidecars, next_event, until
 
 PAGE = Path(__file__).parents[4] / "docs" / "trainer-api.md"
-REASONS = {1: "2 workers joined", 2: "scaled from 2 to 3"}
+REASONS = {1: ("FirstFormation", "2 workers joined"), 2: ("Scaled", "scaled from 2 to 3")}
 
 
 class Request(NamedTuple):
@@ -48,9 +48,9 @@ class Play:
     def status(self, phase: str, round: int, **more: Any) -> None:
         members = [worker.machine.me for worker in self.pair.workers]
         members += [Member(2, "new")] if round == 2 and phase == "Formed" else []
-        self.pair.job(
-            phase, round, *self.pair.workers, participants=str(Members(members)), reason=REASONS[round], **more
-        )
+        cause, reason = REASONS[round]
+        told = {"participants": str(Members(members)), "cause": cause, "reason": reason, **more}
+        self.pair.job(phase, round, *self.pair.workers, **told)
 
     async def make(self, request: Request) -> None:
         assert self.answer is None, f"the page lacks an answer: {self.answer}"
