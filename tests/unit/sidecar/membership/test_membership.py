@@ -912,7 +912,8 @@ def test_the_view_names_the_round_it_speaks_of() -> None:
     player = Player()
     assert view_of(player.output.standing) is None
     player.play("job Forming 1\nattach A\njoin A 0\njob Formed 1: w1 me\njob Forming 2: w1 me")
-    assert view_of(player.output.standing) == wire.View(round=2, phase=wire.Phase.FORMING, handed=1, changed=True)
+    expected = wire.View(round=2, phase=wire.Phase.FORMING, handed=1, changed=True, broken=True)
+    assert view_of(player.output.standing) == expected
 
 
 class RandomWalk:
