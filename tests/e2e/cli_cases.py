@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The causes that `kubectl elasticjob why` names, each as a job that has it; test_cli.py makes them on the cluster."""
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -231,8 +230,7 @@ def of_record(name: str, **spec: Any) -> Callable[[Namespace], None]:
     """A patch of the ElasticWorker that its sidecar did not write."""
 
     def make(namespace: Namespace) -> None:
-        patch = json.dumps({"spec": spec})
-        namespace.kubectl("patch", "elasticworker", name, "--type=merge", f"--patch={patch}")
+        namespace.patch("elasticworker", name, {"spec": spec})
 
     return make
 

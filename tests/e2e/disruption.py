@@ -8,16 +8,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from e2e import api
 from e2e.kind_machines import BACK_SECONDS, CHECKPOINTS, CONTROL_PLANE, NODE, Kind, container_status, from_its_node
-from e2e.kube import Namespace, Object, first_address_is_ipv6, kubectl, run, succeed, wait_until
+from e2e.kube import Namespace, Object, first_address_is_ipv6, kubectl, succeed, wait_until
 
 __all__ = ["CHECKPOINTS", "CONTROL_PLANE", "NODE", "container_status", "from_its_node"]
 
+NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SLOW_PROXY = Path(__file__).with_name("slow_proxy.py")
 
 
 class Machines(Protocol):
     """What is done from outside of Kubernetes. `signal` is a name such as KILL; a `path` is one in the container."""
+
+    outlives_the_tests: bool
 
     def signal(self, pod: Object, container: str, signal: str) -> None:
         """To a container's first process. Raises Failed."""
@@ -88,7 +93,7 @@ def touch(pod: Object, container: str, path: str) -> None:
 
 
 def worker_nodes() -> list[str]:
-    nodes = json.loads(kubectl("get", "nodes", "--output", "json"))["items"]
+    nodes = api.call("GET", NODES)["items"]
     return sorted(node["metadata"]["name"] for node in nodes if node["metadata"]["name"] != CONTROL_PLANE)
 
 
@@ -168,7 +173,7 @@ def wait_for_no_taint(node: str) -> None:
     """Of Kubernetes itself: its controllers take one away some time after what it was for."""
 
     def taints() -> list[str]:
-        said = json.loads(kubectl("get", "node", node, "--output=json"))
+        said = api.call("GET", f"{NODES}/{node}")
         return [one["key"] for one in said["spec"].get("taints", ()) if one["key"].startswith("node.kubernetes.io/")]
 
     wait_until(f"node {node} to have no taints", lambda: not taints(), BACK_SECONDS, taints)
@@ -179,10 +184,9 @@ def wait_for_node(node: str, since: datetime, *, restarted: bool = False) -> Non
     `restarted`, what the API server has of it is of before until it has told its own state."""
 
     def back() -> bool:
-        lease = run("kubectl", "get", "lease", node, "--namespace=kube-node-lease", "--request-timeout=5s", "-ojson")
-        renewed = "" if lease.code else json.loads(lease.output)["spec"].get("renewTime", "")
-        said = run("kubectl", "get", "node", node, "--request-timeout=5s", "--output=json")
-        conditions = [] if said.code else json.loads(said.output)["status"].get("conditions", [])
+        lease, said = api.ask(f"{LEASES}/{node}"), api.ask(f"{NODES}/{node}")
+        renewed = json.loads(lease)["spec"].get("renewTime", "") if lease else ""
+        conditions = json.loads(said)["status"].get("conditions", []) if said else []
         ready = next((one for one in conditions if one["type"] == "Ready" and one["status"] == "True"), None)
         is_of_now = ready and (not restarted or datetime.fromisoformat(ready["lastHeartbeatTime"]) > since)
         return bool(is_of_now) and bool(renewed) and datetime.fromisoformat(renewed) > since

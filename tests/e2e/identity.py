@@ -2,16 +2,16 @@
 """The API server as a pod's token meets it: plain HTTPS, since kubectl would use the administrator's certificate."""
 
 import json
-import urllib.error
-import urllib.request
+import weakref
 from typing import Any, NamedTuple, Self
 
 from e2e import api
-from e2e.api import server, tls
 from e2e.kube import Namespace, Object
+from support.waiting import Deadline
 
 GROUP = "/apis/elasticjob.io/v1alpha1"
 MERGE = "application/merge-patch+json"
+ANSWER_SECONDS = 60.0
 
 
 class Answer(NamedTuple):
@@ -23,7 +23,8 @@ class Caller:
     """Whoever holds `token`; without one, anybody."""
 
     def __init__(self, token: str | None, *, administrator: bool = False) -> None:
-        self._tls = tls(administrator=administrator)
+        self._connection = api.connect(ANSWER_SECONDS, administrator=administrator)
+        weakref.finalize(self, self._connection.close)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     @classmethod
@@ -33,15 +34,13 @@ class Caller:
 
     def call(self, method: str, path: str, body: Object | None = None) -> Answer:
         kind = MERGE if method == "PATCH" else "application/json"
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else json.dumps(body)
         headers = {**self._headers, "Content-Type": kind}
-        request = urllib.request.Request(server() + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=10) as answer:
-                return Answer(answer.status, answer.read().decode())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, json.loads(error.read())["message"])
+            status, said = api.exchange(self._connection, method, path, data, headers)
+        except TimeoutError as error:
+            raise Deadline(f"an answer to {method} {path}", ANSWER_SECONDS) from error
+        return Answer(status, said if status < 400 else json.loads(said)["message"])
 
     def try_out(self, method: str, path: str, body: Object) -> Object | None:
         """The object as it would be kept; None if it is refused."""

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from e2e import disruption
@@ -35,6 +36,12 @@ TIMES = {"workerLostSeconds": WORKER_LOST_SECONDS, "lastCallSeconds": STARTED_SE
 NEWEST_TORCH, OLDEST_TORCH = "/opt/torch", "/opt/torch-oldest"  # of the worker nodes; pods see either at /opt/torch
 SCRIPT, STEP_SECONDS = "/test/train.py", 0.2
 AGENT, TORCHRUN = ["/test/agent", SCRIPT], ["torchrun", SCRIPT]
+
+
+@lru_cache(maxsize=2)
+def cluster_of(namespace: str) -> Cluster:
+    """For the command line tool's functions; its connections stay open, as those that ask are many."""
+    return Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, namespace))
 
 
 class Round(NamedTuple):
@@ -134,9 +141,9 @@ class Job:
         return now
 
     def scale(self, replicas: int) -> float:
-        """`kubectl scale`; return the moment before."""
+        """As `kubectl scale` does; return the moment before."""
         now = time.monotonic()
-        self.namespace.kubectl("scale", f"elasticjob/{self.name}", f"--replicas={replicas}")
+        self.namespace.patch("elasticjob", self.name, {"spec": {"replicas": replicas}}, "scale")
         return now
 
     def edit(self) -> None:
@@ -148,13 +155,13 @@ class Job:
     def patch(self, patch: str) -> float:
         """A merge patch in JSON; return the moment before."""
         now = time.monotonic()
-        self.namespace.kubectl("patch", "elasticjob", self.name, "--type", "merge", "--patch", patch)
+        self.namespace.patch("elasticjob", self.name, json.loads(patch))
         return now
 
     def delete_pod(self, pod: Object) -> float:
-        """`kubectl delete pod`, without waiting for its end; return the moment before."""
+        """As `kubectl delete pod` does, without waiting for its end; return the moment before."""
         now = time.monotonic()
-        self.namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        self.namespace.delete("pod", pod["metadata"]["name"])
         return now
 
     def kill_trainer(self, pod: Object) -> float:
@@ -216,7 +223,7 @@ class Job:
 
     def scene(self) -> Scene:
         """What the command line tool sees of it."""
-        return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, self.namespace.name)), self.name)
+        return gather(cluster_of(self.namespace.name), self.name)
 
     def saved_step(self) -> int:
         """The step of the newest checkpoint."""

@@ -15,10 +15,10 @@ import yaml
 from e2e.controllers import ON_THE_CONTROL_PLANE, SECONDS, forget, get_ready, installed, is_taken
 from e2e.disruption import CHECKPOINTS, NODE
 from e2e.job import NEWEST_TORCH, TRAINER
-from e2e.kube import CACHE, Namespace, Object, run, wait_until
+from e2e.kube import Namespace, Object, run, wait_until
 from e2e.schedule import lock
 from e2e.trainer_log import STEP, Step, TrainerLog
-from support.others import version
+from support.others import CACHE, version
 
 NAME = "jobset"
 KINDS = ["jobsets.jobset.x-k8s.io"]
@@ -107,7 +107,7 @@ class FixedJob:
 
     def pods(self) -> dict[int, Object]:
         """The pods that are not on their way out, by index."""
-        found = (pod for pod in self.namespace.list("pods", f"--selector={INDEX}"))
+        found = (pod for pod in self.namespace.list("pods", labelSelector=INDEX))
         alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return {int(pod["metadata"]["labels"][INDEX]): pod for pod in alive}
 
@@ -115,7 +115,7 @@ class FixedJob:
         """`kubectl delete pod` of the pod with index 0; return the moment, in seconds since the epoch."""
         name = self.pods()[0]["metadata"]["name"]
         moment = time.time()
-        self.namespace.kubectl("delete", "pod", name, "--wait=false")
+        self.namespace.delete("pod", name)
         return moment
 
     def last_steps(self) -> dict[int, Step]:

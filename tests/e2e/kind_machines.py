@@ -30,6 +30,8 @@ def container_status(pod: Object, name: str) -> Object:
 class Kind:
     """As `e2e.disruption.Machines` says."""
 
+    outlives_the_tests = True
+
     def signal(self, pod: Object, container: str, signal: str) -> None:
         task = task_of(pod, container)
         kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", f"SIG{signal}", task]

@@ -1,42 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl as a user types it, watches that remember what they saw, and waits that say what they waited for.
+"""A namespace and what is in it, watches that remember what they saw, and waits that say what they waited for.
 
-Works on the local cluster of `make cluster` only, whatever cluster the user's own kubeconfig names.
+What the tests themselves need goes to the API server (api.py); `kubectl` and `run` are for what a user types.
 """
 
+import contextlib
+import http.client
 import json
-import os
-import subprocess
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from e2e import api
+from e2e.api import as_kubectl_shows, resource
+from e2e.place import CLUSTER, ENVIRONMENT, USUAL, Failed, Object
 from support import waiting
-from support.others import CACHE
 from support.waiting import Deadline
 
-Object = dict[str, Any]
+__all__ = ["CLUSTER", "ENVIRONMENT", "USUAL", "Failed", "Object"]
+
 T = TypeVar("T")
 
-USUAL = "elasticjob"
-CLUSTER = os.environ.get("ELASTICJOB_CLUSTER", USUAL)  # hack/cluster/env.sh names others by version and addresses
-ENVIRONMENT = {
-    **os.environ,
-    "KUBECONFIG": str(CACHE / f"kubeconfig{CLUSTER.removeprefix(USUAL)}"),
-    "PATH": f"{CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}",
-}
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Tests run beside each other on few cores: a deadline only ends what would never come.
 BUSY = 3  # times the seconds that a wait takes at most on a machine at rest
 
 
 TIMED_OUT = "timed out waiting for"  # as kubectl and helm say it
-
-
-class Failed(AssertionError):
-    """A command ended with an error; the message is what it printed."""
 
 
 class Answer(NamedTuple):
@@ -92,10 +86,35 @@ class Namespace:
     def try_kubectl(self, *arguments: str, stdin: str | None = None) -> Answer:
         return run("kubectl", "--namespace", self.name, *arguments, stdin=stdin)
 
-    def apply(self, *objects: Mapping[str, Any], dry_run: bool = False) -> str:
-        """`kubectl apply` of one or more objects. Raises Failed."""
-        bodies = "\n---\n".join(json.dumps(body) for body in objects)
-        return self.kubectl("apply", "--filename", "-", *(["--dry-run=server"] if dry_run else []), stdin=bodies)
+    def apply(self, *objects: Mapping[str, Any], dry_run: bool = False) -> None:
+        """As `kubectl apply` does: make these objects; one that is there kubectl itself changes. Raises Failed."""
+        there = []
+        for body in objects:
+            try:
+                self._create(body, {"dryRun": "All"} if dry_run else {})
+            except api.Refused as refused:
+                if refused.code != http.client.CONFLICT:
+                    raise
+                there.append(json.dumps(body))
+        if there:
+            options = ["--dry-run=server"] if dry_run else []
+            self.kubectl("apply", "--filename", "-", *options, stdin="\n---\n".join(there))
+
+    def _create(self, body: Mapping[str, Any], options: Mapping[str, str]) -> None:
+        meta, notes = body["metadata"], body["metadata"].get("annotations", {})
+        place = {"namespace": self.name} if resource(body["kind"], body["apiVersion"]).namespaced else {}
+        applied = {**body, "metadata": {**meta, **place, "annotations": notes}}
+        noted = {**applied, "metadata": {**meta, **place, "annotations": {**notes, LAST_APPLIED: json.dumps(applied)}}}
+        path = resource(body["kind"], body["apiVersion"]).path(self.name)
+        api.call("POST", path, noted, fieldManager="kubectl-client-side-apply", fieldValidation="Strict", **options)
+
+    def delete(self, kind: str, name: str) -> None:
+        """As `kubectl delete` does, without waiting for its end. Raises Failed."""
+        api.call("DELETE", resource(kind).path(self.name, name), {"propagationPolicy": "Background"})
+
+    def patch(self, kind: str, name: str, patch: object, *part: str) -> None:
+        """A merge patch of an object, or of its subresource that `part` names. Raises Failed."""
+        api.call("PATCH", resource(kind).path(self.name, name, *part), patch, kind=api.MERGE)
 
     def refusal(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl says when it refuses; fails when it does not."""
@@ -104,12 +123,24 @@ class Namespace:
         return answer.errors
 
     def get(self, kind: str, name: str) -> Object:
-        body: Object = json.loads(self.kubectl("get", kind, name, "--output", "json"))
-        return body
+        found = resource(kind)
+        return as_kubectl_shows(api.call("GET", found.path(self.name, name)), found)
 
-    def list(self, kind: str, *arguments: str) -> list[Object]:
-        items: list[Object] = json.loads(self.kubectl("get", kind, "--output", "json", *arguments))["items"]
-        return items
+    def has(self, kind: str, name: str) -> bool:
+        """Whether it is there. Raises Failed, not for a 404."""
+        try:
+            self.get(kind, name)
+        except api.Refused as refused:
+            if refused.code != http.client.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def list(self, kind: str, **selectors: str) -> list[Object]:
+        """All of a kind; `labelSelector` and `fieldSelector` select."""
+        found = resource(kind)
+        items: list[Object] = api.call("GET", found.path(self.name), **selectors)["items"]
+        return [as_kubectl_shows(item, found) for item in items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +157,19 @@ class Sighting:
 
 
 class Watch:
-    """All states of the objects of one kind in a namespace, as `kubectl get --watch` tells them.
+    """All states of the objects of one kind in a namespace, as a watch tells them.
 
-    Should the API server end the watch, it begins anew; what happened in between stays unseen.
+    Should the API server end the watch, it goes on from there; where the API server has forgotten what happened since,
+    that stays unseen.
     """
 
     def __init__(self, namespace: Namespace, kind: str) -> None:
         self.sightings: list[Sighting] = []
-        self._command = ["kubectl", "get", kind, "--namespace", namespace.name]
-        self._command += ["--watch", "--output-watch-events", "--output", "json"]
+        self._of = resource(kind)
+        self._path = self._of.path(namespace.name)
+        self._version: str | None = None
+        self._connection = api.connect(api.SILENT_SECONDS)
         self._closed = threading.Event()
-        self._process = self._open()
         self._reader = threading.Thread(target=self._read, name=f"watch {kind}", daemon=True)
         self._reader.start()
 
@@ -150,39 +183,28 @@ class Watch:
 
     def close(self) -> None:
         self._closed.set()
-        wait_until(f"the end of {' '.join(self._command)}", self._has_ended, seconds=20)
+        wait_until(f"the end of the watch of {self._path}", self._has_ended, seconds=20)
 
     def _has_ended(self) -> bool:
-        self._process.terminate()  # again, should the reader have begun anew
+        if (open_socket := self._connection.sock) is not None:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)  # below TLS, which its reader is using
+        self._reader.join(0.05)
         return not self._reader.is_alive()
 
-    def _open(self) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, bufsize=0
-        )
-
     def _read(self) -> None:
-        while True:
-            with self._process as process:
-                for event in _documents(process.stdout):
-                    if event["type"] == "ERROR":
-                        process.terminate()
-                        break
-                    self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", event["object"]))
-            if self._closed.wait(0.2):
+        while not self._closed.is_set():
+            with contextlib.suppress(OSError, http.client.HTTPException, Failed):
+                self._follow()
+            self._connection.close()
+            self._closed.wait(0.2)
+
+    def _follow(self) -> None:
+        for event in api.watch(self._connection, self._path, self._version):
+            if event["type"] == "ERROR":
+                self._version = None
                 return
-            self._process = self._open()
-
-
-def _documents(stream: Any) -> Iterator[Object]:
-    """The JSON documents of a stream that writes one after the other."""
-    decoder, text = json.JSONDecoder(), ""
-    while chunk := stream.read(1 << 20):
-        text += chunk.decode()
-        while text := text.lstrip():
-            try:
-                document, end = decoder.raw_decode(text)
-            except ValueError:
-                break  # not whole yet
-            yield document
-            text = text[end:]
+            self._version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] != "BOOKMARK":
+                body = as_kubectl_shows(event["object"], self._of)
+                self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", body))

@@ -13,9 +13,9 @@ import yaml
 from e2e import controllers
 from e2e.controllers import ON_THE_CONTROL_PLANE, SECONDS, get_ready, is_taken, let_go
 from e2e.job import ROUND_SECONDS, Job
-from e2e.kube import CACHE, Namespace, Object, kubectl, run, wait_until
+from e2e.kube import Namespace, Object, kubectl, run, wait_until
 from e2e.schedule import lock
-from support.others import version
+from support.others import CACHE, version
 
 NAME = "kueue"
 API = "kueue.x-k8s.io/v1beta2"

@@ -5,7 +5,6 @@ Its fault-quarantine cordons the node, labels it, and taints it where a rule set
 the node, by the mode of the pods' namespace.
 """
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
+from e2e import api
 from e2e.disruption import uncordon
-from e2e.kube import Namespace, Object, kubectl, run
+from e2e.kube import Namespace, Object, kubectl
 
 EVICTION_SECONDS = 60  # the grace of an eviction, its default
 AGAIN_SECONDS = 2.0  # until it tries to evict once more; NVSentinel begins with ten seconds
@@ -57,7 +57,7 @@ class NodeDrainer:
         return not there
 
     def _pods(self) -> list[Object]:
-        on = self.namespace.list("pods", f"--field-selector=spec.nodeName={self.node}")
+        on = self.namespace.list("pods", fieldSelector=f"spec.nodeName={self.node}")
         return [pod for pod in on if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
     def _evicts(self, name: str) -> bool:
@@ -66,9 +66,13 @@ class NodeDrainer:
         meta = {"name": name, "namespace": self.namespace.name}
         body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
         path = f"/api/v1/namespaces/{self.namespace.name}/pods/{name}/eviction"
-        answer = run("kubectl", "create", "--raw", path, "--filename=-", stdin=json.dumps(body))
-        assert not answer.code or "TooManyRequests" in answer.errors or "NotFound" in answer.errors, answer.errors
-        return "TooManyRequests" not in answer.errors
+        try:
+            api.call("POST", path, body)
+        except api.Refused as refused:
+            if refused.code not in (404, 429):
+                raise
+            return refused.code == 404
+        return True
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+from e2e.api import Refused
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
 from elasticjob.reading import Pod
@@ -20,7 +22,8 @@ def leader(operator: Namespace) -> Object:
     died = (pod for pod in operator.list("pods") if Pod.read(pod).container(CONTAINER).restarts)
     held_back = [pod for pod in died if not Pod.read(pod).is_ready]
     for pod in held_back:
-        operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
+        with suppress(Refused):  # it is gone already
+            operator.delete("pod", pod["metadata"]["name"])
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=150s")
 
     def leading() -> Object | None:
@@ -42,7 +45,7 @@ def lead_from_elsewhere(operator: Namespace, node: str) -> None:
         found = leader(operator)
         here = bool(found["spec"]["nodeName"] == node)
         if here:
-            operator.kubectl("delete", "pod", found["metadata"]["name"], "--wait=false")
+            operator.delete("pod", found["metadata"]["name"])
         return not here
 
     wait_until(f"an operator to lead that is not on {node}", elsewhere, LEADER_SECONDS)

@@ -4,14 +4,15 @@
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from e2e import diagnosis
+from e2e import api, diagnosis, disruption
 from e2e.job import TIMES, Job
-from e2e.kube import Namespace, Object, Watch, kubectl, run
+from e2e.kube import Failed, Namespace, Object, Watch, wait_until
+from support.waiting import Deadline
 
 HERE = Path(__file__).parent
 PREFIX = "e2e-"  # of the tests' namespaces
@@ -38,14 +39,31 @@ def new_namespace(title: str) -> Iterator[Namespace]:
     """A namespace with the training scripts in it, deleted afterwards without waiting for its end."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-")
     namespace = Namespace(f"{PREFIX}{slug}-{secrets.token_hex(2)}")
-    kubectl("create", "namespace", namespace.name)
+    api.call("POST", api.resource("namespaces").path(""), {"metadata": {"name": namespace.name}})
     alive.append(namespace)
     try:
         namespace.apply(scripts())
+        wait_until("the namespace's account, without which a pod is refused", lambda: has_account(namespace), 30)
         yield namespace
     finally:
         alive.remove(namespace)
-        run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
+        with suppress(Failed, Deadline):  # the test has deleted it, or has failed anyway
+            forget(namespace)
+
+
+def forget(namespace: Namespace) -> None:
+    """Have it deleted; or only what runs in it, where the cluster ends with the tests, for the end of a namespace is
+    more than a hundred requests."""
+    if disruption.machines.outlives_the_tests:
+        api.call("DELETE", api.resource("namespaces").path("", namespace.name))
+        return
+    for kind in ("elasticjobs", "pods"):
+        api.call("DELETE", api.resource(kind).path(namespace.name))
+
+
+def has_account(namespace: Namespace) -> bool:
+    """Whether its controller has made the default one."""
+    return any(one["metadata"]["name"] == "default" for one in namespace.list("serviceaccounts"))
 
 
 @contextmanager

@@ -14,8 +14,10 @@ COLLECTED_SECONDS = 60
 
 
 def owners(job: Job) -> set[str]:
-    found = [job.namespace.try_kubectl("get", kind, f"{job.name}-worker", "--output=json") for kind in OBJECTS]
-    return {json.loads(one.output)["metadata"]["ownerReferences"][0]["uid"] if one.code == 0 else "" for one in found}
+    """The uids of their owners; one that is not there has an empty one."""
+    there = [one["metadata"] for kind in OBJECTS for one in job.namespace.list(kind)]
+    found = [meta["ownerReferences"][0]["uid"] for meta in there if meta["name"] == f"{job.name}-worker"]
+    return {*found, *[""] * (len(OBJECTS) - len(found))}
 
 
 def formed(job: Job, uid: str) -> bool:
@@ -81,7 +83,7 @@ def test_a_running_jobs_role_that_lacks_a_verb_gets_it(job: Job, operator: Names
     change = json.dumps({"rules": older})
     job.namespace.kubectl("patch", "role", f"{job.name}-worker", "--type=merge", f"--patch={change}")
     assert rules() == older
-    take_over(job, operator, lambda pod: operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false"))
+    take_over(job, operator, lambda pod: operator.delete("pod", pod["metadata"]["name"]))
     wait_until("the role to have all verbs", lambda: rules() == before, 180, lambda: str(rules()))
     assert job.status["rendezvous"]["round"] == formed.number
 

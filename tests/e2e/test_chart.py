@@ -15,7 +15,7 @@ from e2e.operator import leader
 
 pytestmark = pytest.mark.patient
 
-SELECTED = ("--selector=app.kubernetes.io/instance=elasticjob,app.kubernetes.io/name=elasticjob",)
+SELECTED = "app.kubernetes.io/instance=elasticjob,app.kubernetes.io/name=elasticjob"
 
 KUBERNETES = ("--kube-version", "1.35")  # a Helm without a cluster may take it for an old one
 CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
@@ -23,7 +23,7 @@ CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
 
 def render(*options: str) -> list[Object]:
     command = ["helm", "template", "elasticjob", CHART, "--namespace", "elasticjob-system", *KUBERNETES, *options]
-    return [body for body in yaml.safe_load_all(succeed(*command)) if body]
+    return [body for body in yaml.load_all(succeed(*command), yaml.CSafeLoader) if body]
 
 
 def one(objects: list[Object], kind: str) -> Object:
@@ -350,7 +350,7 @@ def crds() -> set[str]:
 
 
 def operators(operator: Namespace) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in operator.list("pods", *SELECTED)}
+    return {pod["metadata"]["uid"] for pod in operator.list("pods", labelSelector=SELECTED)}
 
 
 @pytest.mark.real

@@ -17,10 +17,8 @@ import pytest
 
 from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
 from e2e.disruption import CONTROL_PLANE
-from e2e.job import WORKER_LOST_SECONDS, Job, manifest
+from e2e.job import WORKER_LOST_SECONDS, Job, cluster_of, manifest
 from e2e.kube import ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
-from elasticjob_cli.cluster.access import Place
-from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer as Reply
@@ -59,13 +57,14 @@ def jobs(cases: Namespace, name: str, request: pytest.FixtureRequest) -> Iterato
     names = [one for one in (*CASES, *LATER) if one in chosen]
     now = names[names.index(name) :][:AT_ONCE]
     there = [other for one in now if one in CASES for other in CASES[one].there]
-    cases.apply(*there, *[body_of(one, CASES.get(one)) for one in now])
+    objects = [*there, *[body_of(one, CASES.get(one)) for one in now]]
+    cases.apply(*(one for one in objects if not cases.has(one["kind"], one["metadata"]["name"])))
     yield cases
-    cases.kubectl("delete", "elasticjob", name, "--wait=false")
+    cases.delete("elasticjob", name)
 
 
 def scene_of(namespace: Namespace, job: str) -> Scene:
-    return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, namespace.name)), job)
+    return gather(cluster_of(namespace.name), job)
 
 
 def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from e2e import api
 from e2e.disruption import cordoned, uncordon, worker_nodes
 from e2e.job import Job
-from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until
+from e2e.kube import ENVIRONMENT, Object, kubectl, wait_until
 from e2e.scene import scripts
 from e2e.trainer_log import Step
 from elasticjob_cli.reading.look import Look, look
@@ -146,8 +146,11 @@ def evicted(job: Job, pod: Object) -> str:
     meta = {"name": pod["metadata"]["name"], "namespace": job.namespace.name}
     body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
-    answer = run("kubectl", "create", "--raw", path, "--filename=-", stdin=json.dumps(body))
-    return "201" if not answer.code else "429 TooManyRequests" if "TooManyRequests" in answer.errors else answer.errors
+    try:
+        api.call("POST", path, body)
+    except api.Refused as refused:
+        return "429 TooManyRequests" if refused.code == 429 else str(refused)
+    return "201"
 
 
 @contextmanager

@@ -36,8 +36,8 @@ def pods(operator: Namespace, module_namespace: Namespace) -> Pods:
     here = module_namespace
     here.apply(manifest("train", suspend=True), manifest("other", suspend=True))
     names = ("train-worker", "other-worker")
-    ready = [lambda name=name: here.try_kubectl("get", "rolebinding", name).code == 0 for name in names]
-    wait_until("the operator to make the jobs' service accounts and roles", lambda: all(one() for one in ready), 30)
+    ready = "the operator to make the jobs' service accounts and roles"
+    wait_until(ready, lambda: all(here.has("rolebinding", name) for name in names), 30)
     for name in ("train-0-0", "train-1-0", "other-0-0"):
         here.apply(idle_pod(name, f"{name.split('-', 1)[0]}-worker"))
     made = Pods(here, *(here.get("pod", name) for name in ("train-0-0", "train-1-0", "other-0-0")))
@@ -166,7 +166,7 @@ def test_another_namespace_even_with_a_role_there(pods: Pods, zero: Caller) -> N
     with new_namespace("identity-elsewhere") as there:
         there.apply(manifest("train", suspend=True))
         ready = "the operator to make the role of the same job elsewhere"
-        wait_until(ready, lambda: there.try_kubectl("get", "rolebinding", "train-worker").code == 0, 30)
+        wait_until(ready, lambda: there.has("rolebinding", "train-worker"), 30)
         refused(zero.create(there, record_of(pods.zero)), "cannot create resource")
         account = f"--serviceaccount={pods.namespace.name}:train-worker"
         there.kubectl("create", "rolebinding", "stranger", "--role=train-worker", account)
@@ -241,9 +241,9 @@ def test_the_record_goes_with_its_pod(pods: Pods) -> None:
     here.apply(idle_pod("train-2-0", "train-worker"))
     pod = here.get("pod", "train-2-0")
     assert pods.caller(pod).create(here, record_of(pod)).status == 201
-    here.kubectl("delete", "pod", "train-2-0", "--wait=false")
+    here.delete("pod", "train-2-0")
     gone = "the garbage collector to delete the record of a pod that is gone"
-    wait_until(gone, lambda: here.try_kubectl("get", "elasticworker", "train-2-0").code != 0, 60)
+    wait_until(gone, lambda: not here.has("elasticworker", "train-2-0"), 60)
 
 
 def test_an_administrator_mends_by_hand(pods: Pods) -> None:

@@ -76,7 +76,7 @@ def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
         return any("exceeded quota: full" in event["message"] for event in job.events())
 
     wait_until("an event that names the quota", told, 30, job.events)
-    job.namespace.kubectl("delete", "resourcequota", "full")
+    job.namespace.delete("resourcequota", "full")
     job.wait_for_round(1)
 
 

@@ -38,6 +38,8 @@ OPTIONS = ("--set", "crds.upgrade=false", "--set", "kueue.gang=true", "--no-hook
 class ProcessCluster:
     """From `start` to `stop`. The kubelets work in a thread of their own."""
 
+    outlives_the_tests = False
+
     def __init__(self, work: Path) -> None:
         self._work = work
         self.plane = ControlPlane(controllers=True)

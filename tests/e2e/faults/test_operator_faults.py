@@ -23,10 +23,10 @@ def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
     job.namespace.apply(quota)
     job.wait_for_quotas()
 
-    stopped = take_over(job, operator, lambda pod: operator.kubectl("delete", "pod", name(pod), "--wait=false"))
+    stopped = take_over(job, operator, lambda pod: operator.delete("pod", name(pod)))
     fault.unbroken()
     assert job.condition("TemplateValid")["status"] == "True", job.condition("TemplateValid")["message"]
-    job.namespace.kubectl("delete", "resourcequota", "full")
+    job.namespace.delete("resourcequota", "full")
     fault.next_leader(stopped, within=2)
 
 
@@ -90,7 +90,7 @@ def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
     fault = shared_fault
     fault.join()
     old = leader(operator)
-    deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
+    deleted = take_over(fault.job, operator, lambda _: operator.delete("lease", LEASE))
     if holder(operator) != name(old):
         wait_until("the old leader to stand down", lambda: stood_down(operator, old), 60)
     fault.unbroken()
