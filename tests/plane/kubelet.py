@@ -27,6 +27,7 @@ from support.pod_life import new_credentials
 from support.ports import loopback_addresses
 
 LEASE_SECONDS, RENEW_SECONDS = 40, 2.0
+STATUS_SECONDS = 10.0  # between two tellings of a node's status, of which nothing changes
 PROBE_TIMEOUT_SECONDS = 5.0
 WATCH_SECONDS = 300
 AGAIN_SECONDS = 0.2  # until the API server is asked again
@@ -45,6 +46,7 @@ class Node:
         self.kubelet, self.name = kubelet, name
         self.awake = asyncio.Event()
         self.awake.set()
+        self._is_back = asyncio.Event()
         self.pods: dict[str, PodRun] = {}  # by uid
 
     def pause(self) -> None:
@@ -54,6 +56,7 @@ class Node:
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
+        self._is_back.set()
         self.awake.set()
 
     def power_off(self) -> None:
@@ -83,16 +86,24 @@ class Node:
         await self.kubelet.call("PATCH", f"/api/v1/nodes/{self.name}/status", {"status": status}, MERGE)
 
     async def renew(self) -> None:
-        """Its Lease and its status, for ever."""
+        """Its Lease and its status, for ever; at once when it is back."""
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         spec = {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS}
         await self.kubelet.call("POST", leases, {"metadata": {"name": self.name}, "spec": spec})
+        told, often_until = time.monotonic(), 0.0
         while True:
             await self.awake.wait()
             now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
             await self.kubelet.call("PATCH", f"{leases}/{self.name}", {"spec": {"renewTime": now}}, MERGE)
-            await self.tell()
-            await asyncio.sleep(RENEW_SECONDS)
+            if self._is_back.is_set():  # its status is in whole seconds: more than one may have to come
+                self._is_back.clear()
+                often_until = time.monotonic() + STATUS_SECONDS
+            if time.monotonic() < often_until or time.monotonic() > told + STATUS_SECONDS:
+                await self.tell()
+                told = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_SECONDS):
+                    await self._is_back.wait()
 
 
 class Kubelet:
