@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests/contract once with each torch of locks/, and says at the end how each went.
-#   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions
+#   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions, PROCESSES=3 test at once with each
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
@@ -17,7 +17,7 @@ run() { # LOCK PYTEST_ARGUMENT...
   local lock=$1; shift
   "$root/hack/with-torch.sh" "$lock" env "ELASTICJOB_PART=contract, $lock" \
     python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests \
-    -n 2 --dist loadfile --no-loadscope-reorder tests/contract "$@"
+    -n "${PROCESSES:-3}" --dist loadgroup --no-loadscope-reorder tests/contract "$@"
 }
 
 # They often wait, so all versions are tested at once; what each printed is shown whole.

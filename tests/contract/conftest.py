@@ -32,9 +32,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest begin first, so that no process ends long after the other."""
+    """The files that take longest begin first, so that no process ends long after the others. Tests that share what is
+    made once for their file run in one process."""
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    for item in items:
+        if shares(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def shares(item: pytest.Item) -> bool:
+    """Whether it uses a fixture that is made once for its file."""
+    found: dict[str, Any] = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    return any(one.scope == "module" for fixtures in found.values() for one in fixtures)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

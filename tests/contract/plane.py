@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_SECONDS = 240.0  # many jobs may be at work on two cores; longer than the cluster's own limits
+SEEN_SECONDS = 100.0  # for which the cluster waits for what it was told to bring about: `serve.SEEN_SECONDS`
 STOP_SECONDS = 20.0
 LOG_LINES = 60
 
@@ -88,6 +89,8 @@ class Plane:
                 answer = json.loads(connection.getresponse().read())
             except TimeoutError as error:
                 raise Deadline(f"the cluster's answer to {command}", answer_within) from error
+        if "late" in answer:
+            raise Deadline(f"{command}: {answer['late']}", SEEN_SECONDS)
         if "error" in answer:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer["result"]

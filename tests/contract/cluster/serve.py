@@ -69,13 +69,13 @@ class Commands:
         self.changed()
 
     async def _until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Wait for what a watch has to show. Raises RuntimeError after SEEN_SECONDS."""
+        """Wait for what a watch has to show. Raises TimeoutError after SEEN_SECONDS."""
         try:
             async with asyncio.timeout(SEEN_SECONDS):
                 while not condition():
                     await self._changed.wait()
         except TimeoutError as error:
-            raise RuntimeError(f"{what}: not within {SEEN_SECONDS:g} s") from error
+            raise TimeoutError(what) from error
 
     async def _serve(self, request: web.Request) -> web.Response:
         command = getattr(self, "do_" + request.match_info["command"])
@@ -83,7 +83,9 @@ class Commands:
             if self.broken or self.kubelet.broken:
                 raise RuntimeError(f"the cluster is broken: {self.broken or self.kubelet.broken!r}")  # noqa: TRY301
             return web.json_response({"result": await command(**await request.json())})
-        except (ApiError, RuntimeError, KeyError, TimeoutError) as error:
+        except TimeoutError as error:
+            return web.json_response({"late": str(error) or "an answer of the API server"})
+        except (ApiError, RuntimeError, KeyError) as error:
             return web.json_response({"error": str(error) or repr(error)})
 
     async def do_create(self, spec: Object) -> str:
