@@ -42,7 +42,7 @@ def fields(kind: str, part: str) -> Iterator[tuple[str, Schema]]:
 
 @cache  # it takes seconds to read
 def parts_of(kind: str) -> Schema:
-    (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
+    (version,) = yaml.load((CRDS / f"{kind}.yaml").read_text(), yaml.CSafeLoader)["spec"]["versions"]
     parts: Schema = version["schema"]["openAPIV3Schema"]["properties"]
     return parts
 

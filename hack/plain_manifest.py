@@ -41,7 +41,7 @@ def rendered(chart: Path) -> list[Object]:
         sys.exit("helm is not on PATH; install Helm 3.17 or newer, or call `make manifest`, which brings one")
     if done.returncode:
         sys.exit(f"helm template failed: {done.stderr.strip()}")
-    return [body for body in yaml.safe_load_all(done.stdout) if body]
+    return [body for body in yaml.load_all(done.stdout, yaml.CSafeLoader) if body]
 
 
 def without_helm(objects: Iterable[Object]) -> list[Object]:

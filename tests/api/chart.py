@@ -35,7 +35,7 @@ def render(*options: str) -> list[Any]:
         *options,
     ]
     rendered = run(command, check=True).stdout
-    return [body for body in yaml.safe_load_all(rendered) if body]
+    return [body for body in yaml.load_all(rendered, yaml.CSafeLoader) if body]
 
 
 def install(plane: ControlPlane, *kinds: str, options: Sequence[str] = ()) -> None:

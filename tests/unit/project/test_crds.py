@@ -26,7 +26,7 @@ Schema = dict[str, Any]
 
 @cache  # it takes seconds to read
 def schema_of(path: Path) -> Schema:
-    schema: Schema = yaml.safe_load(path.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: Schema = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 
 
