@@ -27,9 +27,8 @@ def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
     assert message.startswith(f"worker 1: spec.address is {ELSEWHERE}, and the pod's own is ")
     job.wait_for_round(2, after=first)
     job.wait_for_condition("WorkersValid", "True")
-    pods = job.pods()
-    assert pods[0]["metadata"]["uid"] == zero
-    assert pods[1]["metadata"]["name"] == f"{job.name}-1-1"
+    assert job.pod(0)["metadata"]["uid"] == zero
+    assert job.pod(1)["metadata"]["name"] == f"{job.name}-1-1"
     assert job.status.get("restarts", 0) == 0
 
     job.wait_for_event("InvalidRecord", "worker 1's ElasticWorker: spec.address is ")
