@@ -75,9 +75,9 @@ simulate-quick:  ## the first 120 of them, in which everything that can go wrong
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seeds 120 --complete
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression selects among all, PROCESSES=3)
+plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression selects among all, PROCESSES=4)
 	@hack/cluster/tools.sh kubectl helm apiserver
-	@$(cluster) $(venv) ELASTICJOB_PART=plane pytest tests/e2e --stand-in -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
+	@$(cluster) $(venv) ELASTICJOB_PART=plane pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup --no-loadscope-reorder \
 	$(or $(select),-m 'not extended')
 on_the_cluster = $(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	$(if $(RECORD),--record-durations) $(select)
