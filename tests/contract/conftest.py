@@ -59,6 +59,15 @@ def _new_directory() -> str:
     return tempfile.mkdtemp(prefix="contract-plugin-")
 
 
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Nothing that a test's handlers leave in this process's environment, as their mark, is there for the next test."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def plane() -> Iterator[Plane]:
     with Plane() as started:
