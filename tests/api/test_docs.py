@@ -90,11 +90,13 @@ def test_a_manifest_of_a_page(block: Block, with_crds: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_a_manifest_of_an_example(file: Path, with_others_crds: ControlPlane) -> None:
+def test_a_manifest_of_an_example(file: Path, request: pytest.FixtureRequest) -> None:
+    of_others = file.parent.name in ("jobset", "trainjob")
+    plane: ControlPlane = request.getfixturevalue("with_others_crds" if of_others else "with_crds")
     if "Kustomization" in [body["kind"] for body in yaml.safe_load_all(file.read_text())]:
-        validate(with_others_crds, kustomized(file.parent))
+        validate(plane, kustomized(file.parent))
     else:
-        validate(with_others_crds, file.read_text())
+        validate(plane, file.read_text())
 
 
 def test_the_plug_in_as_an_image_volume_of_a_jobset(with_others_crds: ControlPlane, tmp_path: Path) -> None:
