@@ -25,7 +25,9 @@ mkdir -p "$root/build"
 reach=(--network none --hostname localhost)
 if [ -n "${CLUSTER:-}" ]; then
   # at its node's own address: the engine's proxy on this machine's loopback ends at a few thousand connections
-  address=$(docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$cluster-control-plane")
+  field=.IPAddress
+  [ "$family" != ipv6 ] || field='printf "[%s]" .GlobalIPv6Address'
+  address=$(docker inspect --format "{{with .NetworkSettings.Networks.kind}}{{$field}}{{end}}" "$cluster-control-plane")
   direct=$KUBECONFIG.direct
   (umask 077; sed "s|server: .*|server: https://$address:6443|" "$KUBECONFIG" > "$direct")
   reach=(--network host --dns 127.0.0.1 --volume "$direct:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)

@@ -56,14 +56,14 @@ class ClusterAccess(NamedTuple):
     request_seconds: float | None = REQUEST_SECONDS
 
 
-def access_of(place: KubectlFlags) -> ClusterAccess:
-    """The access that `place` describes. Raises CliError if no cluster is named, or the kubeconfig is unusable."""
-    known = kubeconfig.read(place.kubeconfig)
-    name = place.context or known.current
-    if not (name or place.kubeconfig or place.server):
-        return _within(place)
+def access_of(flags: KubectlFlags) -> ClusterAccess:
+    """The access that `flags` describes. Raises CliError if no cluster is named, or the kubeconfig is unusable."""
+    known = kubeconfig.read(flags.kubeconfig)
+    name = flags.context or known.current
+    if not (name or flags.kubeconfig or flags.server):
+        return _within(flags)
     context = known.context(name) if name else Entry({})
-    return _reached(place, known, context)
+    return _reached(flags, known, context)
 
 
 def seconds_of(text: str) -> float | None:
@@ -76,31 +76,31 @@ def seconds_of(text: str) -> float | None:
     return sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text)) or None
 
 
-def _reached(place: KubectlFlags, known: Kubeconfig, context: Entry) -> ClusterAccess:
-    no_cluster = place.server and not context.text("cluster")
+def _reached(flags: KubectlFlags, known: Kubeconfig, context: Entry) -> ClusterAccess:
+    no_cluster = flags.server and not context.text("cluster")
     cluster = Entry({}) if no_cluster else known.cluster(context.text("cluster"))
     user = known.user(context.text("user"))
-    server = (place.server or cluster.text("server") or "http://localhost:8080").rstrip("/")
+    server = (flags.server or cluster.text("server") or "http://localhost:8080").rstrip("/")
     server = server if "://" in server else f"http://{server}"
     if not server.startswith(("http://", "https://")):
         raise unusable(f"{cluster.where}.server is {server!r}, and neither an http nor an https address")
     return ClusterAccess(
         server=server,
-        namespace=place.namespace or context.text("namespace") or "default",
+        namespace=flags.namespace or context.text("namespace") or "default",
         cluster=cluster,
         user=user,
-        token=place.token or "",
-        authority=place.certificate_authority or cluster.path("certificate-authority"),
-        authority_data="" if place.certificate_authority else cluster.text("certificate-authority-data"),
-        insecure=place.insecure or cluster.flag("insecure-skip-tls-verify"),
+        token=flags.token or "",
+        authority=flags.certificate_authority or cluster.path("certificate-authority"),
+        authority_data="" if flags.certificate_authority else cluster.text("certificate-authority-data"),
+        insecure=flags.insecure or cluster.flag("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
         proxy=cluster.text("proxy-url"),
-        impersonated=_impersonated(place, user),
-        request_seconds=place.request_seconds,
+        impersonated=_impersonated(flags, user),
+        request_seconds=flags.request_seconds,
     )
 
 
-def _within(place: KubectlFlags) -> ClusterAccess:
+def _within(flags: KubectlFlags) -> ClusterAccess:
     """The access from inside a pod, by its service account."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not (host and port and (SERVICE_ACCOUNT / "token").exists()):
@@ -109,14 +109,14 @@ def _within(place: KubectlFlags) -> ClusterAccess:
     user = Entry({"tokenFile": str(SERVICE_ACCOUNT / "token")})
     return ClusterAccess(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=place.namespace or _own_namespace(),
+        namespace=flags.namespace or _own_namespace(),
         cluster=Entry({}),
         user=user,
-        token=place.token or "",
-        authority=place.certificate_authority or str(SERVICE_ACCOUNT / "ca.crt"),
-        insecure=place.insecure,
-        impersonated=_impersonated(place, user),
-        request_seconds=place.request_seconds,
+        token=flags.token or "",
+        authority=flags.certificate_authority or str(SERVICE_ACCOUNT / "ca.crt"),
+        insecure=flags.insecure,
+        impersonated=_impersonated(flags, user),
+        request_seconds=flags.request_seconds,
     )
 
 
@@ -127,11 +127,11 @@ def _own_namespace() -> str:
         return "default"
 
 
-def _impersonated(place: KubectlFlags, user: Entry) -> tuple[tuple[str, str], ...]:
+def _impersonated(flags: KubectlFlags, user: Entry) -> tuple[tuple[str, str], ...]:
     """The headers that impersonate a user. Raises CliError for groups or a uid without a user, which the API server
     refuses."""
-    name, uid = place.as_user or user.text("as"), place.as_uid or user.text("as-uid")
-    groups = place.as_groups or tuple(map(str, user.body.get("as-groups") or ()))
+    name, uid = flags.as_user or user.text("as"), flags.as_uid or user.text("as-uid")
+    groups = flags.as_groups or tuple(map(str, user.body.get("as-groups") or ()))
     extra: Mapping[str, Any] = user.body.get("as-user-extra") or {}
     if not name:
         if groups or uid:

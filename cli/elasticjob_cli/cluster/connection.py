@@ -26,9 +26,9 @@ class Cluster:
         self._transport, self.namespace = transport, namespace
 
     @classmethod
-    def connect(cls, place: KubectlFlags) -> "Cluster":
-        """Connects to the cluster of `place`. Raises CliError."""
-        access = access_of(place)
+    def connect(cls, flags: KubectlFlags) -> "Cluster":
+        """Connects to the cluster of `flags`. Raises CliError."""
+        access = access_of(flags)
         return cls(SyncTransport(access), access.namespace)
 
     @property

@@ -33,7 +33,7 @@ class Session:
     """One call of a command: its cluster, connected at first use, and its output. `form`: json, yaml, wide or name;
     empty for people. `headers`: whether tables have them."""
 
-    place: "KubectlFlags"
+    flags: "KubectlFlags"
     lease: str
     form: str = ""
     headers: bool = True
@@ -42,7 +42,7 @@ class Session:
     def cluster(self) -> "Cluster":
         from elasticjob_cli.cluster.connection import Cluster
 
-        return Cluster.connect(self.place)
+        return Cluster.connect(self.flags)
 
     @property
     def is_document(self) -> bool:
@@ -62,7 +62,7 @@ def connected(*forms: str, headers: bool = False) -> Callable[[F], F]:
             given = {name: arguments.pop(name) for name in PLACE_NAMES}
             form = (arguments.pop("output") or "") if forms else ""
             has_headers = not arguments.pop("no_headers") if headers else True
-            return command(Session(_place(given), operator, form, has_headers), **arguments)
+            return command(Session(_flags(given), operator, form, has_headers), **arguments)
 
         for option in reversed([*PLACE, OPERATOR, *_printing(forms, headers=headers)]):
             run = option(run)
@@ -91,7 +91,7 @@ def complete_job(context: click.Context, parameter: click.Parameter, incomplete:
     from elasticjob_cli.cluster.connection import Cluster
 
     try:
-        cluster = Cluster.connect(_place(context.params))
+        cluster = Cluster.connect(_flags(context.params))
         found = [str(job["metadata"]["name"]) for job in cluster.jobs()]
     except Exception:
         return []
@@ -108,7 +108,7 @@ def complete_context(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in known.contexts if name.startswith(incomplete)]
 
 
-def _place(given: dict[str, Any]) -> "KubectlFlags":
+def _flags(given: dict[str, Any]) -> "KubectlFlags":
     from elasticjob_cli.cluster.access import KubectlFlags, seconds_of
 
     known = {name: value for name, value in given.items() if name in KubectlFlags._fields and value}

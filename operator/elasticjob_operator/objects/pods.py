@@ -229,9 +229,8 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
     if spec.warm_restart != "Disabled":
-        ours |= {"ELASTICJOB_WARM_RESTART": spec.warm_restart} | (
-            {"ELASTICJOB_WARM_IMPORTS": imports} if imports else {}
-        )
+        known = {"ELASTICJOB_WARM_IMPORTS": imports} if imports else {}
+        ours |= {"ELASTICJOB_WARM_RESTART": spec.warm_restart, **known}
     if "PYTHONPATH" in given:  # keeps its place, after the variables that it may refer to
         before = given["PYTHONPATH"].get("value")
         given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}

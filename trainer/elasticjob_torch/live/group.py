@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
+from elasticjob_torch.live.ending import Ending
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.refusals import refuse, refuse_state
 from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 # Between two cuts of a group that forms: its connections come one after the other.
 _CUT_AGAIN_SECONDS = 0.05
-_LET_GO_SECONDS = 10.0  # for a thread that has only to be given a processor
 
 
 def elastic(
@@ -284,16 +283,16 @@ class Group:
     def _share(self, number: int, links: Links) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape(), links.own_addresses()))
         links.formed(frozenset().union(*(member.addresses for member in members)))
-        standings = [member.standing for member in members]
-        source = sender(standings)
+        versions = [member.version for member in members]
+        source = sender(versions)
         if source == self.rank:
             send(self._registry, source)
         elif source is not None:
-            if standings[source].round == 0 or standings[self.rank] != standings[source]:
+            if versions[source].round == 0 or versions[self.rank] != versions[source]:
                 self._shared = -1  # until the last tensor has come
             receive(self._registry, source)
-            self._shared = max(0, standings[self.rank].round)
-            self._steps.number = standings[source].step
+            self._shared = max(0, versions[self.rank].round)
+            self._steps.number = versions[source].step
         dist.barrier()  # nobody counts the state as shared before all have it
         self._shared = number
 
@@ -314,42 +313,3 @@ class Group:
         while self._forming is links:
             time.sleep(_CUT_AGAIN_SECONDS)
             links.cut()
-
-
-class Ending:
-    """Whether all members leave the round before the next step: what one has heard, all read one step later."""
-
-    def __init__(self) -> None:
-        self._flag: torch.Tensor | None = None
-        self._work: Any = None
-
-    def reset(self) -> None:
-        """Forget what the last group did."""
-        self._flag = self._work = None
-
-    def settle(self) -> None:
-        """Wait until what is under way has ended, and the group's threads have let go of it.
-
-        A thread lets go of a tensor after its collective has ended, perhaps much later, and needs Python for that: in a
-        process that ends it finds none, and aborts the process.
-        """
-        if self._work is None or self._flag is None:
-            return
-        self._work.wait()
-        gone = threading.Event()
-        weakref.finalize(self._flag, gone.set).atexit = False
-        self.reset()
-        if not gone.wait(_LET_GO_SECONDS):
-            log.warning("the group's threads have not let go of a tensor in %g s; SIGABRT may follow", _LET_GO_SECONDS)
-
-    def agreed(self, *, over: bool) -> bool:
-        """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that
-        the round is over."""
-        if self._work is not None:
-            self._work.wait()
-            assert self._flag is not None
-            if self._flag.item():
-                return True
-        self._flag = torch.tensor(float(over))
-        self._work = dist.all_reduce(self._flag, dist.ReduceOp.MAX, async_op=True)
-        return False

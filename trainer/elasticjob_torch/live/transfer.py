@@ -52,13 +52,13 @@ class Hello:
         addresses: of its connections.
     """
 
-    standing: StateVersion
+    version: StateVersion
     shape: str
     addresses: frozenset[str] = frozenset()
 
     def written(self) -> bytes:
         """Return it as JSON."""
-        said = [self.standing.round, self.standing.step, self.shape, sorted(self.addresses)]
+        said = [self.version.round, self.version.step, self.shape, sorted(self.addresses)]
         return json.dumps(said).encode()
 
     @classmethod
@@ -84,18 +84,18 @@ def gather(mine: Hello) -> list[Hello]:
     return members
 
 
-def sender(standings: Sequence[StateVersion]) -> int | None:
+def sender(versions: Sequence[StateVersion]) -> int | None:
     """Return the rank that sends its state; None if all have the same.
 
     Raises:
         CannotShare: no member has a whole state.
     """
-    furthest = max(standings)
+    furthest = max(versions)
     if furthest.round < 0:
         raise CannotShare("no member of the group has a whole state: the one that sent it was lost meanwhile")
-    if furthest.round > 0 and all(one == furthest for one in standings):
+    if furthest.round > 0 and all(one == furthest for one in versions):
         return None
-    return standings.index(furthest)
+    return versions.index(furthest)
 
 
 def send(registry: Registry, source: int) -> None:
