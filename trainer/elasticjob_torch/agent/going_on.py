@@ -17,6 +17,7 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.busy import Patience
 from elasticjob_torch.agent.living import Living
 from elasticjob_torch.agent.processes import read_stat
+from elasticjob_torch.agent.stacks import ask_for_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -171,6 +172,8 @@ class GoingOn:
             living.over(self._round, cut=True)
         if late and not self._late:
             log.info("the training processes of round %d are started anew: %s", self._round, late)
+            for pid in self._pids:  # the log then says where it hung
+                ask_for_stacks(pid)
         self._late = late
 
     def _tell(self, living: Living, view: wire.View | None, now: float) -> None:

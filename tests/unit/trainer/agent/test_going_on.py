@@ -125,6 +125,20 @@ def test_processes_are_told_once_that_their_round_is_over_and_have_time_to_end_t
     assert agent.going_on.count(0, view()) == 0
 
 
+def test_processes_that_have_not_ended_their_step_in_time_write_their_stacks_once(agent, monkeypatch):
+    asked = []
+    monkeypatch.setattr(going_on, "ask_for_stacks", asked.append)
+    agent.start()
+    agent.look(over=True, pids=(7, 8))
+    agent.now += BUSY_SECONDS / 2
+    agent.look(over=True, pids=(7, 8))
+    assert not asked
+    for _ in range(2):
+        agent.now += BUSY_SECONDS
+        agent.look(over=True, pids=(7, 8))
+    assert asked == [7, 8]
+
+
 def test_collectives_are_left_to_end_while_all_members_are_there(agent):
     agent.start()
     for _ in range(3):
