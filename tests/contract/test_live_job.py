@@ -33,11 +33,11 @@ NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 
 @contextlib.contextmanager
 def lives(
-    job: Job, directory: Path, prepare: Callable[[], None] | None = None, **environment: str
+    job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, forked: bool = True, **environment: str
 ) -> Iterator[Trainers]:
-    """`prepare`: what each torchrun does first."""
+    """`prepare`: what each torchrun does first. `forked`: the training processes begin with torch imported."""
     runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **environment)
-    runs.prepare = prepare
+    runs.prepare, runs.forks_training = prepare, forked
     runs.start()
     try:
         yield runs
@@ -270,7 +270,7 @@ def test_a_process_that_says_that_it_saves_is_waited_for(new_job: NewJob, tmp_pa
 
 def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Path) -> None:
     job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path) as runs:
+    with lives(job, tmp_path, forked=False) as runs:
         first = pids(runs, 2)
         known_to_live(job, 2)
         seen = len(runs.events())
@@ -282,7 +282,7 @@ def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Pat
 
 def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -> None:
     job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path, begins_as_python, ELASTICJOB_WARM_RESTART="Enabled") as runs:
+    with lives(job, tmp_path, begins_as_python, forked=False, ELASTICJOB_WARM_RESTART="Enabled") as runs:
         first = pids(runs, 2)
         known_to_live(job, 2)
         seen = len(runs.events())

@@ -48,7 +48,7 @@ def test_loss_of_rank_0(new_job: NewJob, tmp_path: Path) -> None:
 def test_the_same_members_again_on_a_fresh_store(new_job: NewJob, tmp_path: Path) -> None:
     """With c10d a restart in place may find what the last process group left in the store, and then hangs."""
     job = new_job(replicas=2)
-    with trainers(job, tmp_path, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo") as runs:
+    with trainers(job, tmp_path, forks_training=True, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo") as runs:
         members = runs.group(2)
         runs.order(f"fail-{members[1]}")
         assert runs.group(2, after=2) == members
@@ -74,7 +74,7 @@ def test_a_round_starts_until_all_its_processes_are_in_a_group(new_job: NewJob, 
         until(lambda: starts(job, 2) == [True, True], "two rounds whose scripts make no group", SECONDS)
         assert job.view()["job"]["status"]["starting"]
     job = new_job(replicas=2, nprocPerNode=2)
-    with trainers(job, tmp_path, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
+    with trainers(job, tmp_path, forks_training=True, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
         until(lambda: starts(job, 1) == [False], "the round to train", SECONDS)
         assert not job.view()["job"]["status"]["starting"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.agents import SECONDS, until
+from contract.forked import fork_training, forks
 from elasticjob_torch.agent import membership
 from elasticjob_torch.agent.orphans import MARK
 
@@ -33,9 +33,6 @@ VIEW_SECONDS = 0.5
 LOOK_SECONDS = 0.05
 START = "CONTRACT_START"  # which start of its container a torchrun is in
 BREAKS = 3  # the exit code of a container that breaks
-
-_fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload(["torch.distributed.run", __name__])
 
 
 class Torchrun(Protocol):
@@ -69,6 +66,7 @@ class Trainers:
         self.ended: list[tuple[str, int]] = []
         self.folder = Path.cwd()  # where torchrun is started
         self.prepare: Callable[[], None] | None = None  # what its process does first; to be pickled
+        self.forks_training = False  # training processes begin with torch imported: for scripts that import it
         self._environment = environment
         self._running: dict[str, Torchrun] = {}
         self._started: dict[str, int] = {}
@@ -186,7 +184,8 @@ class Trainers:
         return self.start_torchrun(command, environment, log)
 
     def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
-        process = _fork.Process(target=_torchrun, args=(command, environment, log, self.folder, self.prepare))
+        begin = (self.folder, self.prepare, self.forks_training)
+        process = forks.Process(target=_torchrun, args=(command, environment, log, *begin))
         process.start()
         return process
 
@@ -214,9 +213,12 @@ class Trainers:
 
 
 @contextlib.contextmanager
-def trainers(job: Job, directory: Path, *arguments: Any, **environment: str) -> Iterator[Trainers]:
+def trainers(
+    job: Job, directory: Path, *arguments: Any, forks_training: bool = False, **environment: str
+) -> Iterator[Trainers]:
     """Started, and stopped at the end."""
     runtime = Trainers(job, directory, *arguments, **environment)
+    runtime.forks_training = forks_training
     runtime.start()
     try:
         yield runtime
@@ -225,7 +227,12 @@ def trainers(job: Job, directory: Path, *arguments: Any, **environment: str) -> 
 
 
 def _torchrun(
-    command: list[str], environment: dict[str, str], log: Path, folder: Path, prepare: Callable[[], None] | None
+    command: list[str],
+    environment: dict[str, str],
+    log: Path,
+    folder: Path,
+    prepare: Callable[[], None] | None,
+    forks_training: bool,
 ) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with log.open("ab") as output:
@@ -233,6 +240,8 @@ def _torchrun(
         os.dup2(output.fileno(), sys.stderr.fileno())
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # else a line may be torn by a block's end
     os.chdir(folder)
+    if forks_training:
+        fork_training()
     os.environ.pop(MARK, None)  # of a handler in the tests' own process
     os.environ.update(environment)
     sys.argv = ["torchrun", *command]

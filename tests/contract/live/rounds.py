@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
+from contract.forked import forks
 from contract.live import trainer
 from elasticjob_torch.agent.living import Living
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_fork = multiprocessing.get_context("forkserver")  # they begin with torch imported, as prestarted processes do
-# an optimizer and DDP import torch._dynamo, at the cost of seconds in each process
-_fork.set_forkserver_preload(["contract.live.trainer", "torch._dynamo"])
 SECONDS = 60.0
 
 
@@ -36,7 +33,7 @@ class Worker:
             "LOCAL_RANK": "0",
             "ELASTICJOB_ENDPOINT": "127.0.0.1:1",
         }
-        self.process = _fork.Process(target=trainer.main, args=(str(folder), name, pace, environment))
+        self.process = forks.Process(target=trainer.main, args=(str(folder), name, pace, environment))
         self.process.start()
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that begin with torch imported: its import takes seconds of a processor, and shows nothing in most tests.
+
+`forks` starts torchruns and training processes from one process that has it. `fork_training` lets a torchrun get its
+training processes so, too: torch's agent asks for each with a command, an environment and files as ever, and gets a
+child of its own with a new session. Only where Python would start and import is there a fork of a process that has done
+that, and that had neither the agent's threads nor its state, for it was forked before the agent was made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import multiprocessing
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+SITECUSTOMIZE = Path(__file__).resolve().parents[2] / "trainer/sitecustomize.py"
+PR_SET_CHILD_SUBREAPER = 36
+MOST_BYTES = 1 << 20  # of a command with its environment
+
+forks = multiprocessing.get_context("forkserver")
+# one list for all that is forked, as there is one server; an optimizer and DDP import torch._dynamo
+forks.set_forkserver_preload(["torch.distributed.run", "torch._dynamo", "contract.trainers", "contract.live.trainer"])
+
+
+def fork_training() -> None:
+    """In a process that is going to be torchrun's, before it has any thread: fork its training processes."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler import SubprocessHandler
+
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if not os.fork():
+        here.close()
+        _serve(there)
+    there.close()
+    SubprocessHandler._popen = lambda handler, args, env: _Forked(  # type: ignore[method-assign, assignment]
+        here, args, env=env, stdout=handler._stdout, stderr=handler._stderr, start_new_session=True
+    )
+
+
+class _Forked(subprocess.Popen[bytes]):
+    """`python -u SCRIPT ARGUMENT...`, forked by the process behind `server`."""
+
+    def __init__(self, server: socket.socket, args: Any, **given: Any) -> None:
+        self._server = server
+        super().__init__(args, **given)
+
+    def _execute_child(self, *given: Any) -> None:
+        """What `Popen` calls to start a process; it sees to what comes before and after."""
+        asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
+        python, unbuffered, *script = asked["args"]
+        assert (python, unbuffered) == (sys.executable, "-u"), f"no script of this Python: {asked['args']}"
+        order = {"script": script, "environment": asked["env"], "folder": str(Path.cwd())}
+        files = [own if asked[name] == -1 else asked[name] for name, own in (("c2pwrite", 1), ("errwrite", 2))]
+        _adopt_orphans(True)
+        socket.send_fds(self._server, [json.dumps(order).encode()], files)
+        self.pid = int(self._server.recv(MOST_BYTES))
+        _adopt_orphans(False)
+        self._child_created = True
+
+
+def _adopt_orphans(adopts: bool) -> None:
+    """Whether a process whose parent ends becomes this one's child, if it descends from it."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts))
+
+
+def _serve(orders: socket.socket) -> NoReturn:
+    """Fork until torchrun has ended. A fork's parent ends at once, so that it becomes torchrun's child."""
+    while True:
+        order, files, _, _ = socket.recv_fds(orders, MOST_BYTES, 2)
+        if not order:
+            os._exit(0)
+        read_end, write_end = os.pipe()
+        between = os.fork()
+        if not between:
+            ours = os.getpid()
+            if child := os.fork():
+                os.write(write_end, str(child).encode())
+                os._exit(0)
+            while os.getppid() == ours:
+                time.sleep(0.001)
+            _train(**json.loads(order), files=files)
+        os.waitpid(between, 0)
+        orders.send(os.read(read_end, 64))
+        for each in (read_end, write_end, *files):
+            os.close(each)
+
+
+def _train(script: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
+    """Be a Python that has just been started with this script; ends as one does."""
+    os.setsid()
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = script
+    sys.path.insert(0, str(Path(script[0]).parent))
+    runpy.run_path(str(SITECUSTOMIZE))
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = script[0]
+    python = ctypes.pythonapi  # the interpreter's own end, with all that is registered for it
+    try:
+        exec(compile(Path(script[0]).read_bytes(), script[0], "exec", dont_inherit=True), vars(main))
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        python.Py_Exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        python.Py_Exit(1)
+    python.Py_Exit(0)
+    raise AssertionError("Py_Exit returned")
