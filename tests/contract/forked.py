@@ -56,9 +56,9 @@ class _Forked(subprocess.Popen[bytes]):
     def _execute_child(self, *given: Any) -> None:
         """What `Popen` calls to start a process; it sees to what comes before and after."""
         asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
-        python, unbuffered, *script = asked["args"]
-        assert (python, unbuffered) == (sys.executable, "-u"), f"no script of this Python: {asked['args']}"
-        order = {"script": script, "environment": asked["env"], "folder": str(Path.cwd())}
+        command = list(asked["args"])
+        assert command[:2] == [sys.executable, "-u"], f"no script of this Python: {command}"
+        order = {"script": command[2:], "environment": asked["env"], "folder": str(Path.cwd())}
         files = [own if asked[name] == -1 else asked[name] for name, own in (("c2pwrite", 1), ("errwrite", 2))]
         _adopt_orphans(True)
         socket.send_fds(self._server, [json.dumps(order).encode()], files)
@@ -99,6 +99,8 @@ def _train(script: list[str], environment: dict[str, str], folder: str, files: l
     os.setsid()
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # as `-u`
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.chdir(folder)
     os.environ.clear()
