@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from contract.plane import ROOT, Job, Plane
+from contract.one_plane import OnePlane, ask
+from contract.plane import ROOT, Job, OwnPlane, Plane
 
 LONGEST = ("test_warm_restart", "test_torchrun", "test_live_job", "test_living", "test_semantics")
 
@@ -48,11 +49,23 @@ def shares(item: pytest.Item) -> bool:
     return any(one.scope == "module" for fixtures in found.values() for one in fixtures)
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process that runs tests where to ask for the cluster."""
+    stash = node.config.stash
+    if _plane not in stash:
+        stash[_plane] = OnePlane()
+    node.workerinput["plane"] = stash[_plane].port
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if _plane in config.stash:
+        config.stash[_plane].stop()
     shutil.rmtree(config.stash[_directory], ignore_errors=True)
 
 
 _directory = pytest.StashKey[str]()
+_plane = pytest.StashKey[OnePlane]()
 
 
 def _new_directory() -> str:
@@ -69,9 +82,13 @@ def environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def plane() -> Iterator[Plane]:
-    with Plane() as started:
-        yield started
+def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
+    asked: dict[str, Any] | None = getattr(request.config, "workerinput", None)
+    if asked is not None:
+        yield ask(asked["plane"])
+    else:
+        with OwnPlane() as started:
+            yield started
 
 
 @pytest.fixture

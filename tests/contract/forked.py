@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import io
 import json
 import multiprocessing
 import os
@@ -94,13 +95,18 @@ def _serve(orders: socket.socket) -> NoReturn:
             os.close(each)
 
 
+def _unbuffered(number: int, before: Any) -> Any:
+    """As `-u`."""
+    raw: Any = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(raw, before.encoding, before.errors, write_through=True)
+
+
 def _train(script: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
     """Be a Python that has just been started with this script; ends as one does."""
     os.setsid()
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # as `-u`
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.chdir(folder)
     os.environ.clear()

@@ -33,56 +33,14 @@ View = dict[str, Any]
 
 
 class Plane:
-    """A cluster without machines. `start` and `stop`, or a context manager; `logs` holds what its processes print."""
+    """A cluster without machines that runs already; `logs` holds what its processes print."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-        self.logs = Path()
-
-    def __enter__(self) -> Plane:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start it with the Python that ELASTICJOB_DEV_PYTHON names (default: this one)."""
-        self.logs = Path(tempfile.mkdtemp(prefix="contract-"))
-        python = os.environ.get("ELASTICJOB_DEV_PYTHON", sys.executable)
-        folders = [str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests")]
-        path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
-        with (self.logs / "cluster.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [python, "-m", "contract.cluster", str(self.logs)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C is for the tests, which then stop it
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()  # ends with the process, whose own start has a deadline
-        if not line:
-            why = self.log_of("cluster")
-            self.stop()
-            raise RuntimeError(f"the cluster did not start:\n{why}")
-        self._port = int(line)
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        shutil.rmtree(self.logs, ignore_errors=True)
+    def __init__(self, port: int = 0, logs: Path = Path()) -> None:
+        self.port, self.logs = port, logs
 
     def call(self, command: str, answer_within: float = WAIT_SECONDS, **arguments: Any) -> Any:
         """Do a command of `contract/cluster/serve.py`."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=answer_within)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=answer_within)
         with contextlib.closing(connection):
             try:
                 connection.request("POST", f"/{command}", json.dumps(arguments))
@@ -110,6 +68,56 @@ class Plane:
             yield Job(self, name)
         finally:
             self.call("delete", job=name)
+
+
+class OwnPlane(Plane):
+    """One that is started and ended here: `start` and `stop`, or a context manager."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> OwnPlane:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it with the Python that ELASTICJOB_DEV_PYTHON names (default: this one)."""
+        self.logs = Path(tempfile.mkdtemp(prefix="contract-"))
+        python = os.environ.get("ELASTICJOB_DEV_PYTHON", sys.executable)
+        folders = [str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests")]
+        path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+        with (self.logs / "cluster.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-m", "contract.cluster", str(self.logs)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C is for the tests, which then stop it
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()  # ends with the process, whose own start has a deadline
+        if not line:
+            why = self.log_of("cluster")
+            self.stop()
+            raise RuntimeError(f"the cluster did not start:\n{why}")
+        self.port = int(line)
+
+    def stop(self) -> None:
+        """Without a `start` it does nothing."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.logs, ignore_errors=True)
 
 
 class Job:

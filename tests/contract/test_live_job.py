@@ -218,7 +218,8 @@ def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob
         known_to_live(job, 3)
         seen = len(runs.events())
         lost = sorted(first)[1]
-        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"seconds": 3 * NEWS_SECONDS})
+        seconds = 3 * NEWS_SECONDS
+        away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"job": job.name, "seconds": seconds})
         away.start()
         for pod in first:
             until(lambda pod=pod: "cannot watch" in job.plane.log_of(pod), f"{pod} to notice it", SECONDS)

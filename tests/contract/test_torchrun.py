@@ -415,7 +415,7 @@ def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Pat
     job = new_job(replicas=2)
     with trainers(job, tmp_path) as runs:
         members = runs.group(2)
-        job.plane.call("api_away", seconds=3.0)
+        job.plane.call("api_away", job=job.name, seconds=3.0)
         for pod in members:
             assert "cannot watch" in job.plane.log_of(pod)
             until(lambda pod=pod: "is watched again" in job.plane.log_of(pod), f"{pod} to follow the job again")

@@ -17,7 +17,6 @@ from aiohttp import web
 
 from contract.cluster.api import CORE, JOBS, WORKERS, WatchingClient
 from contract.cluster.kubelet import Kubelet
-from contract.cluster.proxy import Proxy
 from contract.cluster.serve import Commands
 from support import ControlPlane
 from support.ports import free_port
@@ -38,10 +37,8 @@ def main() -> None:
 async def run(plane: ControlPlane, work: Path) -> None:
     token = json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"]
     api = WatchingClient(plane.server, str(plane.authority), token)
-    proxy = Proxy("127.0.0.1", urlsplit(plane.server).port or 443)
-    await proxy.start()
-    cluster = Commands(api, proxy)
-    cluster.kubelet = Kubelet(api, proxy.port, plane.authority, work, cluster.changed)
+    cluster = Commands(api, ("127.0.0.1", urlsplit(plane.server).port or 443))
+    cluster.kubelet = Kubelet(api, cluster.api_port, plane.authority, work, cluster.changed)
     operator = await start_operator(plane.kubeconfig, work / "operator.log")
     parts = {
         "the watch of jobs": api.follow(JOBS, cluster.job_seen),
@@ -61,7 +58,7 @@ async def run(plane: ControlPlane, work: Path) -> None:
     await cluster.kubelet.stop()
     operator.kill()
     await operator.wait()
-    proxy.stop()
+    cluster.stop()
     await runner.cleanup()
     await api.close()
 

@@ -30,10 +30,16 @@ log = logging.getLogger(__name__)
 
 
 class Kubelet:
-    """`changed` is called after each change of a pod; `api_port` is where sidecars find the API server."""
+    """`changed` is called with the job of a pod that has changed, and with None where all are concerned; `api_port`
+    says where the sidecars of a job find the API server."""
 
     def __init__(
-        self, api: WatchingClient, api_port: int, authority: Path, work: Path, changed: Callable[[], None]
+        self,
+        api: WatchingClient,
+        api_port: Callable[[str], int],
+        authority: Path,
+        work: Path,
+        changed: Callable[[str | None], None],
     ) -> None:
         self._api, self._api_port, self._authority, self._work = api, api_port, authority, work
         self._changed = changed
@@ -60,7 +66,7 @@ class Kubelet:
         if "deletionTimestamp" in body["metadata"]:
             pod.deleting = True
             pod.deletion.set()
-        self._changed()
+        self._changed(pod.job)
 
     async def exited(self, name: str, code: int) -> None:
         """The trainer's container of a pod ended."""
@@ -77,7 +83,7 @@ class Kubelet:
             life = asyncio.create_task(self._restart(pod))
             self._lives.add(life)
             life.add_done_callback(self._lived)
-        self._changed()
+        self._changed(pod.job)
 
     def abandon(self, job: str) -> None:
         """From now on nobody tells of the ends of this job's trainers."""
@@ -115,7 +121,7 @@ class Kubelet:
         if not life.cancelled() and (error := life.exception()) is not None:
             log.error("a pod's life broke", exc_info=error)
             self.broken = error
-            self._changed()
+            self._changed(None)
 
     async def _live(self, pod: Pod) -> None:
         """From the pod's creation to its removal."""
@@ -137,7 +143,7 @@ class Kubelet:
             await self._stop_sidecar(pod)
         if self.pods.get(pod.name) is pod:
             del self.pods[pod.name]
-        self._changed()
+        self._changed(pod.job)
 
     async def _schedule(self, pod: Pod, secrets: Path) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
@@ -150,7 +156,7 @@ class Kubelet:
         pod.note(rules.started, pod.trainer.name, time.time())
         pod.ended.clear()
         await self._write(pod)
-        self._changed()
+        self._changed(pod.job)
 
     async def _hold_back(self, pod: Pod, name: str) -> None:
         """A container that has ended, until it is to start again."""
@@ -168,7 +174,7 @@ class Kubelet:
     async def _keep_sidecar(self, pod: Pod, secrets: Path) -> None:
         """Start it, again and again while the pod is not being deleted and its trainer has not ended in success."""
         while not pod.deleting:
-            service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._api_port)}
+            service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._api_port(pod.job))}
             environment = pod.sidecar_environment | service
             pod.sidecar = start_sidecar(environment, secrets, pod.address, self._work / f"{pod.name}.log")
             pod.note(rules.started, SIDECAR, time.time())

@@ -8,8 +8,8 @@ delete_pod(pod)
 exited(pod, code)            the trainer's container ended
 kill_sidecar(pod)
 freeze(pod), thaw(pod)       the sidecar stands still, and goes on
-api_away(seconds)            no sidecar reaches the API server; returns when it is back
-view(job, after, seconds)    the job, its pods and records as soon as anything is newer than version `after`
+api_away(job, seconds)       no sidecar of this job reaches the API server; returns when it is back
+view(job, after, seconds)    the job, its pods and records as soon as anything of it is newer than version `after`
 """
 
 import asyncio
@@ -35,11 +35,14 @@ TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}
 class Commands:
     """The objects as they were last seen, and the commands."""
 
-    def __init__(self, api: WatchingClient, proxy: Proxy) -> None:
-        self._api, self._proxy = api, proxy
+    def __init__(self, api: WatchingClient, server: tuple[str, int]) -> None:
+        """`server`: host and port of the API server."""
+        self._api, self._server = api, server
+        self._proxies: dict[str, Proxy] = {}  # by job
         self._jobs: dict[str, Object] = {}
         self._workers: dict[str, Object] = {}
-        self._version = 1
+        self._version = self._of_all = 1
+        self._versions: dict[str, int] = {}  # by job
         self._changed = asyncio.Event()
         self._names = (f"job{number}" for number in count(1))
         self.kubelet: Kubelet
@@ -50,23 +53,28 @@ class Commands:
         app.add_routes([web.post("/{command}", self._serve)])
         return app
 
-    def changed(self) -> None:
+    def changed(self, job: str | None = None) -> None:
+        """Something of this job, or of all, has changed."""
         self._version += 1
+        if job is None:
+            self._of_all = self._version
+        else:
+            self._versions[job] = self._version
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def job_seen(self, event: str, body: Object) -> None:
-        self._note(self._jobs, event, body)
+        self._note(self._jobs, body["metadata"]["name"], event, body)
 
     def worker_seen(self, event: str, body: Object) -> None:
-        self._note(self._workers, event, body)
+        self._note(self._workers, body["metadata"]["labels"][JOB], event, body)
 
-    def _note(self, objects: dict[str, Object], event: str, body: Object) -> None:
+    def _note(self, objects: dict[str, Object], job: str, event: str, body: Object) -> None:
         if event == "DELETED":
             objects.pop(body["metadata"]["name"], None)
         else:
             objects[body["metadata"]["name"]] = body
-        self.changed()
+        self.changed(job)
 
     async def _until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait for what a watch has to show. Raises TimeoutError after SEEN_SECONDS."""
@@ -76,6 +84,14 @@ class Commands:
                     await self._changed.wait()
         except TimeoutError as error:
             raise TimeoutError(what) from error
+
+    def stop(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.stop()
+
+    def api_port(self, job: str) -> int:
+        """Where the job's sidecars find the API server."""
+        return self._proxies[job].port
 
     async def _serve(self, request: web.Request) -> web.Response:
         command = getattr(self, "do_" + request.match_info["command"])
@@ -90,6 +106,8 @@ class Commands:
 
     async def do_create(self, spec: Object) -> str:
         name = next(self._names)
+        self._proxies[name] = Proxy(*self._server)
+        await self._proxies[name].start()
         body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
         await self._api.call("POST", JOBS, body | {"spec": {"template": TEMPLATE} | spec})
         await self._until(f"{name} in the watch", lambda: name in self._jobs)
@@ -111,6 +129,7 @@ class Commands:
         for name in [name for name, body in self._workers.items() if body["spec"]["job"] == job]:
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{WORKERS}/{name}")
+        self._proxies.pop(job).stop()
 
     async def do_delete_pod(self, pod: str) -> None:
         await self._api.call("DELETE", f"{CORE}/pods/{pod}")
@@ -127,13 +146,13 @@ class Commands:
     async def do_thaw(self, pod: str) -> None:
         self.kubelet.signal_sidecar(pod, signal.SIGCONT)
 
-    async def do_api_away(self, seconds: float) -> None:
-        await self._proxy.away(seconds)
+    async def do_api_away(self, job: str, seconds: float) -> None:
+        await self._proxies[job].away(seconds)
 
     async def do_view(self, job: str, after: int, seconds: float) -> Object:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._version <= after:
+                while max(self._of_all, self._versions.get(job, 0)) <= after:
                     await self._changed.wait()
         pods = [pod.view() for pod in self.kubelet.pods.values() if pod.job == job]
         workers: dict[str, Any] = {
