@@ -9,6 +9,7 @@ that, and that had neither the agent's threads nor its state, for it was forked 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import inspect
 import io
@@ -19,6 +20,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import threading
 import time
 import types
 from pathlib import Path
@@ -29,8 +31,10 @@ PR_SET_CHILD_SUBREAPER = 36
 MOST_BYTES = 1 << 20  # of a command with its environment
 
 forks = multiprocessing.get_context("forkserver")
-# one list for all that is forked, as there is one server; an optimizer and DDP import torch._dynamo
-forks.set_forkserver_preload(["torch.distributed.run", "torch._dynamo", "contract.trainers", "contract.live.trainer"])
+# One list for all that is forked, as there is one server. An optimizer and DDP import torch._dynamo.
+forks.set_forkserver_preload(
+    ["torch.distributed.run", "torch._dynamo", "contract.trainers", "contract.live.trainer", "contract.imported"]
+)
 
 
 def fork_training() -> None:
@@ -102,7 +106,7 @@ def _unbuffered(number: int, before: Any) -> Any:
 
 
 def _train(script: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
-    """Be a Python that has just been started with this script; ends as one does."""
+    """Be a Python that has just been started with this script."""
     os.setsid()
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
@@ -116,15 +120,18 @@ def _train(script: list[str], environment: dict[str, str], folder: str, files: l
     runpy.run_path(str(SITECUSTOMIZE))
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__file__ = script[0]
-    python = ctypes.pythonapi  # the interpreter's own end, with all that is registered for it
+    code: Any = 0
     try:
         exec(compile(Path(script[0]).read_bytes(), script[0], "exec", dont_inherit=True), vars(main))
     except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        python.Py_Exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        code = ended.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
     except BaseException:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
-        python.Py_Exit(1)
-    python.Py_Exit(0)
-    raise AssertionError("Py_Exit returned")
+        code = 1
+    # As the interpreter's end, but for the end of torch's own objects: a second of a processor
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    os._exit(code or 0)
