@@ -16,6 +16,7 @@ import pytest
 from contract.one_plane import OnePlane, ask
 from contract.plane import ROOT, Job, OwnPlane, Plane
 
+TRAIN = ("test_living", "test_live_parts")  # in the tests' own process, whose first optimizer takes it seconds
 LONGEST = ("test_warm_restart", "test_torchrun", "test_live_job", "test_living", "test_semantics")
 
 
@@ -36,10 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest begin first, so that no process ends long after the others. Tests that share what is
-    made once for their file run in one process."""
+    made once for their file, or for a process, run in one."""
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
-        if shares(item):
+        if item.path.stem in TRAIN:
+            item.add_marker(pytest.mark.xdist_group("train"))
+        elif shares(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

@@ -35,7 +35,8 @@ NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 def lives(
     job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, forked: bool = True, **environment: str
 ) -> Iterator[Trainers]:
-    """`prepare`: what each torchrun does first. `forked`: the training processes begin with torch imported."""
+    """`prepare`: what each torchrun does first. `forked`: training processes begin with torch imported; else torchrun
+    starts them, and they import it."""
     runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **environment)
     runs.prepare, runs.forks_training = prepare, forked
     runs.start()
@@ -170,7 +171,7 @@ def scale_down(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int
 
 
 def test_one_change_after_another(new_job: NewJob, tmp_path: Path) -> None:
-    """All in one job, since each start of a process with torch takes seconds of a processor."""
+    """All in one job."""
     job = new_job(replicas=2, minReplicas=1, maxReplicas=4)
     with lives(job, tmp_path) as runs:
         now = pids(runs, 2)
@@ -271,7 +272,7 @@ def test_a_process_that_says_that_it_saves_is_waited_for(new_job: NewJob, tmp_pa
 
 def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Path) -> None:
     job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path, forked=False) as runs:
+    with lives(job, tmp_path) as runs:
         first = pids(runs, 2)
         known_to_live(job, 2)
         seen = len(runs.events())
