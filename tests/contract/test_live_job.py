@@ -107,6 +107,14 @@ def end(job: Job, runs: Trainers, size: int) -> None:
     assert set().union(*done.values()) == set(range(total))
 
 
+@contextlib.contextmanager
+def held(runs: Trainers) -> Iterator[None]:
+    """New processes are not ready meanwhile, as one that imports torch is not for seconds."""
+    (runs.directory / "hold").touch()
+    yield
+    (runs.directory / "hold").unlink()
+
+
 def restart_on_demand(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
     seen = len(runs.events())
     job.patch(restartedAt="2026-11-27T00:00:00Z")
@@ -127,8 +135,9 @@ def delete_a_pod(rank: int, job: Job, runs: Trainers, first: dict[str, int]) -> 
     """Others train on at once, also without rank 0, which served the store; a replacement comes in."""
     seen = len(runs.events())
     lost = next(event["pod"] for event in reversed(runs.events()) if event["rank"] == rank)
-    job.delete_pod(lost)
-    second = pids(runs, 2, seen)
+    with held(runs):
+        job.delete_pod(lost)
+        second = pids(runs, 2, seen)
     assert set(second.items()) == {(pod, pid) for pod, pid in first.items() if pod != lost}
     third = pids(runs, 3, seen)
     assert third.items() >= second.items()
@@ -152,8 +161,9 @@ def fail(job: Job, runs: Trainers, first: dict[str, int]) -> dict[str, int]:
 def replaced(job: Job, runs: Trainers, first: dict[str, int], lost: str, end: Callable[[], None]) -> dict[str, int]:
     """The pids of three once the process of the pod `lost` is replaced in its pod, after its end; that is counted."""
     seen, counted = len(runs.events()), job.view()["job"]["status"]["restarts"]
-    end()
-    second = pids(runs, 2, seen)
+    with held(runs):
+        end()
+        second = pids(runs, 2, seen)
     assert second.items() == {(pod, pid) for pod, pid in first.items() if pod != lost}
     third = pids(runs, 3, seen)
     assert third.items() >= second.items()
@@ -202,8 +212,9 @@ def test_a_killed_process_of_two(new_job: NewJob, tmp_path: Path) -> None:
         first = until(lambda: by_rank(0, 4), "a group of 4", SECONDS)
         known_to_live(job, 2)
         seen = len(runs.events())
-        os.kill(first[3], signal.SIGKILL)
-        second = until(lambda: by_rank(seen, 2), "a group of 2", SECONDS)
+        with held(runs):
+            os.kill(first[3], signal.SIGKILL)
+            second = until(lambda: by_rank(seen, 2), "a group of 2", SECONDS)
         assert set(second.values()) <= set(first.values())
         third = until(lambda: by_rank(seen, 4), "a group of 4 again", SECONDS)
         assert set(third.values()) >= set(second.values())

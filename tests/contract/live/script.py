@@ -4,7 +4,7 @@
 It appends a line to `events` in the directory CONTRACT for each group that it is in, and one to `steps-<pod>-<local
 rank>` for each step that the optimizer has applied. It ends at the step in the file `total`, and with exit code 3 where
 there is a file `fail-<pod>`, which is removed. Between two steps it takes its time where there is a file `save-<pod>`
-or `busy-<pod>`, which is removed first; with the former it says that it saves.
+or `busy-<pod>`, which is removed first; with the former it says that it saves. It begins when there is no file `hold`.
 """
 
 import contextlib
@@ -36,6 +36,8 @@ def changed(rank: int, size: int) -> None:
 
 
 def main() -> None:
+    while (CONTRACT / "hold").exists():
+        time.sleep(0.01)
     torch.set_num_threads(1)
     model, optimizer, scheduler = make()
     group = elasticjob_torch.elastic(model, optimizer, schedulers=[scheduler], on_change=changed)
