@@ -26,9 +26,12 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
+from support.waiting import Deadline
+
 SITECUSTOMIZE = Path(__file__).resolve().parents[2] / "trainer/sitecustomize.py"
 PR_SET_CHILD_SUBREAPER = 36
 MOST_BYTES = 1 << 20  # of a command with its environment
+FORK_SECONDS = 100.0  # for what takes a hundredth of a second
 
 forks = multiprocessing.get_context("forkserver")
 # One list for all that is forked, as there is one server. An optimizer and DDP import torch._dynamo.
@@ -46,6 +49,7 @@ def fork_training() -> None:
         here.close()
         _serve(there)
     there.close()
+    here.settimeout(FORK_SECONDS)
     SubprocessHandler._popen = lambda handler, args, env: _Forked(  # type: ignore[method-assign, assignment]
         here, args, env=env, stdout=handler._stdout, stderr=handler._stderr, start_new_session=True
     )
@@ -66,8 +70,11 @@ class _Forked(subprocess.Popen[bytes]):
         order = {"script": command[2:], "environment": asked["env"], "folder": str(Path.cwd())}
         files = [own if asked[name] == -1 else asked[name] for name, own in (("c2pwrite", 1), ("errwrite", 2))]
         _adopt_orphans(True)
-        socket.send_fds(self._server, [json.dumps(order).encode()], files)
-        self.pid = int(self._server.recv(MOST_BYTES))
+        try:
+            socket.send_fds(self._server, [json.dumps(order).encode()], files)
+            self.pid = int(self._server.recv(MOST_BYTES))
+        except TimeoutError as error:
+            raise Deadline(f"a fork to run {command[2:]}", FORK_SECONDS) from error
         _adopt_orphans(False)
         self._child_created = True
 

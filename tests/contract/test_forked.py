@@ -8,14 +8,18 @@ import os
 import sys
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler import SubprocessHandler
 
+from contract.agents import SECONDS
 from contract.forked import fork_training, forks
 from elasticjob_torch.environment import MARK
-from support.waiting import DEADLINE
+from support.waiting import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCRIPT = """
 import atexit, json, os, signal, sys
@@ -66,8 +70,19 @@ def start(folder: Path, kind: str) -> None:
         files = [str(folder / f"{kind}-{end}.{stream}") for stream in ("out", "err")]
         command = ("-u", str(folder / f"{end}-ends.py"), "--lr=1")
         handler = SubprocessHandler(sys.executable, command, environment, *files, 0, **OPTIONS)
-        code = handler.proc.wait(DEADLINE)
+        code = handler.proc.wait(SECONDS)
         (folder / f"{kind}-{end}.code").write_text(str(code))
+
+
+def run(what: Callable[..., None], *arguments: Any) -> int:
+    """The exit code of a process that does it."""
+    process = forks.Process(target=what, args=arguments)
+    process.start()
+    process.join(SECONDS)  # with the start of the process that forks
+    if process.exitcode is None:
+        process.kill()
+        raise Deadline(f"{what.__name__}{arguments}", SECONDS)
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for end, (line, _) in ENDS.items():
         (made / f"{end}-ends.py").write_text(SCRIPT.replace("END", line))
     for kind in ("started", "forked"):
-        process = forks.Process(target=start, args=(made, kind))
-        process.start()
-        process.join(DEADLINE)
-        assert process.exitcode == 0
+        assert run(start, made, kind) == 0
     return made
 
 
@@ -94,6 +106,7 @@ def test_it_begins_and_ends_as_one_that_was_started(folder: Path, end: str) -> N
         assert known["environment"].pop(MARK) == f"{known.pop('parent')}:0:run"
         error = folder / f"{kind}-{end}.error"
         said = json.loads(error.read_text())["message"]["message"] if error.exists() else None
+        assert said is not None or end not in ("sentence", "exception")
         printed = (folder / f"{kind}-{end}.err").read_text().splitlines()[-1:]
         assert known["environment"].pop("TORCHELASTIC_ERROR_FILE") == str(error)
         seen[kind] = known, later, said, printed
@@ -103,9 +116,7 @@ def test_it_begins_and_ends_as_one_that_was_started(folder: Path, end: str) -> N
 
 def test_only_a_script_of_this_python_is_forked(tmp_path: Path) -> None:
     """Nothing else is started in its place."""
-    process = forks.Process(target=_other, args=(tmp_path / "said",))
-    process.start()
-    process.join(DEADLINE)
+    assert run(_other, tmp_path / "said") == 0
     assert "no script of this Python" in (tmp_path / "said").read_text()
 
 
