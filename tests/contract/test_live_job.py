@@ -51,9 +51,11 @@ def expects_news_soon() -> None:
     going_on.NEWS_SECONDS = NEWS_SECONDS
 
 
-def begins_as_python() -> None:
-    """In a torchrun, which is a fork: what it does at Python's start where a job has warm restart."""
-    runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
+def first_prestarts() -> None:
+    """In worker 0's torchrun, which is a fork: what it does at Python's start where a job has warm restart."""
+    if os.environ["CONTRACT_POD"].endswith("-0-0"):
+        os.environ["ELASTICJOB_WARM_RESTART"] = "Enabled"
+        runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
 
 
 def waits_shortly() -> None:
@@ -295,7 +297,7 @@ def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Pat
 
 def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -> None:
     job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path, begins_as_python, forked=False, ELASTICJOB_WARM_RESTART="Enabled") as runs:
+    with lives(job, tmp_path, first_prestarts, forked=False) as runs:
         first = pids(runs, 2)
         known_to_live(job, 2)
         seen = len(runs.events())

@@ -18,7 +18,7 @@ from support.pod_life import new_credentials
 from support.programs import die_with_parent
 
 _fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload([__name__])
+_fork.set_forkserver_preload([__name__, "contract.imported"])
 
 
 def start_sidecar(environment: Mapping[str, str], secrets: Path, address: str, log: Path) -> BaseProcess:

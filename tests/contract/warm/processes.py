@@ -14,7 +14,8 @@ def children(parent: int) -> dict[int, list[str]]:
     """The living children of a process, by pid: their command lines."""
     found = {}
     for pid in _pids():
-        if lives(pid) and _parent(pid) == parent:
+        state, its_parent, *_ = _stat(pid) or ("X", "0")
+        if its_parent == str(parent) and state not in "ZX":
             found[pid] = _read(pid, "cmdline").split("\0")[:-1]
     return found
 
@@ -42,11 +43,6 @@ def processor_time(pid: int) -> int:
     """In clock ticks; 0 of a process that is gone."""
     fields = _stat(pid)
     return int(fields[11]) + int(fields[12]) if fields else 0
-
-
-def _parent(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[1]) if fields else 0
 
 
 def _pids() -> list[int]:
