@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that begin with torch imported: its import takes seconds of a processor, and shows nothing in most tests.
+"""Torchruns and training processes that begin with torch imported. The import takes seconds of a processor, and most
+tests do not show it.
 
-`forks` starts torchruns and training processes from one process that has it. `fork_training` lets a torchrun get its
-training processes so, too: torch's agent asks for each with a command, an environment and files as ever, and gets a
-child of its own with a new session. Only where Python would start and import is there a fork of a process that has done
-that, and that had neither the agent's threads nor its state, for it was forked before the agent was made.
+`forks` has one process that has imported torch, and forks others from it. `fork_training` lets a torchrun get its
+training processes in the same way: torch's agent asks for a process as ever, with a command, an environment and files,
+and gets a child of its own in a new session. That child is no fork of the agent. It comes from a process that was
+forked before the agent existed, so it has neither the agent's threads nor its state.
 """
 
 from __future__ import annotations

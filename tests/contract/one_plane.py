@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One cluster for all processes of a run of tests: started when the first of them asks, ended with the run.
 
-A start takes ten seconds of a processor, and a cluster at rest some of each minute. Jobs share nothing but the API
-server and the operator, as in a real one.
+A start takes ten seconds of a processor, and a cluster at rest takes some of each minute. Jobs share the API server
+and the operator, as they do in a real cluster, and nothing else.
 """
 
 from __future__ import annotations
