@@ -276,12 +276,20 @@ class Job:
 
         return wait_until(f"a round of {size} after round {last}", formed, seconds, self.summary)
 
-    def wait_for_condition(self, kind: str, status: str = "True", seconds: float = ROUND_SECONDS) -> Object:
+    def wait_for_condition(
+        self, kind: str, status: str = "True", message: str = "", seconds: float = ROUND_SECONDS
+    ) -> Object:
+        """The condition, once it has this status and `message` is part of its message.
+
+        The operator paces messages: what pods and the command line tool already show may come to a condition later.
+        """
+
         def met() -> Object | None:
             condition = self.condition(kind)
-            return condition if condition["status"] == status else None
+            return condition if condition["status"] == status and message in condition["message"] else None
 
-        return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
+        what = f"condition {kind}={status} ({message}) of job {self.name}"
+        return wait_until(what, met, seconds, self.summary)
 
     def budget(self) -> Object:
         """The PodDisruptionBudget."""

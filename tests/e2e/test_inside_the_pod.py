@@ -59,7 +59,7 @@ def test_a_torchrun_that_has_not_spoken_is_named_and_waited_for(job: Job) -> Non
     trainer = {"command": ["sh", "-c", STARTS]}
     job.apply(replicas=3, minReplicas=2, maxRestarts=0, trainer=trainer, rendezvous=times)
     assert_named(job, "no torchrun of worker 1, 2 has spoken to its sidecar")
-    assert "spec.rendezvous.startTimeoutSeconds" in job.condition("Rendezvoused")["message"]
+    job.wait_for_condition("Rendezvoused", "False", message="spec.rendezvous.startTimeoutSeconds")
     job.logged(job.pod(2), "rank 0 of 1")
     time.sleep(2 * JOIN_TIMEOUT)  # if it ran, or torch's did, the job would have failed by then
 
