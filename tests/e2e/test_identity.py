@@ -43,6 +43,8 @@ def pods(operator: Namespace, module_namespace: Namespace) -> Pods:
     made = Pods(here, *(here.get("pod", name) for name in ("train-0-0", "train-1-0", "other-0-0")))
     for pod in (made.zero, made.one):
         create_record(made, pod)
+    reads, name = made.caller(made.other), path("elasticjobs", here, "other")
+    wait_until("the other job's role binding to count", lambda: reads.call("GET", name).status == 200, 30)
     return made
 
 

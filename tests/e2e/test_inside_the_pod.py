@@ -33,7 +33,7 @@ def test_what_rounds_start_ends_with_them(job: Job, warm: str) -> None:
         formed = job.wait_for_round(size, after=formed)
         training = job.wait_for_training(size, other_than=training)
 
-    assert (formed.number, job.status["restarts"]) == (ROUNDS, 0)
+    assert (formed.number, job.restarts) == (ROUNDS, 0)
     job.logged(pod, "ending processes that an earlier round left behind")
     wait_until("no zombie to be left", lambda: not zombies(pod), TOLD_SECONDS, lambda: zombies(pod))
     job.finish_training()
@@ -66,7 +66,7 @@ def test_a_torchrun_that_has_not_spoken_is_named_and_waited_for(job: Job) -> Non
     touch(job.pod(1), TRAINER, "/tmp/start")
     assert job.wait_for_round(2, seconds=STARTED_SECONDS).members == (0, 1)
     job.wait_for_training(2)
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
     assert_named(job, "no torchrun of worker 2 has spoken to its sidecar")
 
 
@@ -104,4 +104,4 @@ def test_a_save_at_sigterm_has_the_time_that_job_and_pod_allow(job: Job) -> None
         assert "saved" in told.result()
     job.wait_for_round(2, after=first, seconds=STARTED_SECONDS)
     job.logged(stays, "saved")
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
