@@ -31,6 +31,7 @@ def running(job: Job) -> list[str]:
 
 
 def wait_for_the_end_of_all_containers(job: Job) -> None:
+    job.pod_states.catch_up()
     wait_until("every container to end", lambda: not running(job), 90, lambda: running(job))
 
 

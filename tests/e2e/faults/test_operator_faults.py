@@ -26,7 +26,8 @@ def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
 
     stopped = take_over(job, operator, lambda pod: operator.delete("pod", name(pod)))
     fault.unbroken()
-    assert [one for one in conditions(job, "TemplateValid") if one["status"] != "True"] == []
+    job.wait_for_condition("TemplateValid")
+    assert [one for one in conditions(job, "TemplateValid") if one["status"] == "False"] == []
     job.namespace.delete("resourcequota", "full")
     fault.next_leader(stopped, within=2)
 
