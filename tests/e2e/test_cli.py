@@ -24,7 +24,7 @@ from elasticjob_cli.why.answer import Explanation as Reply
 from elasticjob_cli.why.answer import why
 from elasticjob_cli.why.causes import Cause
 from support.scenes import record
-from support.waiting import exit_code
+from support.waiting import exit_code, settled
 
 ROOT = Path(__file__).parents[2]
 TOLD_SECONDS = 150
@@ -230,7 +230,7 @@ def test_run_makes_what_its_dry_run_prints(ej: Plugin) -> None:
     printed = ej(*words, "--dry-run=server", "--output", "json", *script)
     assert printed.code == 0, printed.errors
     assert ej(*words, *script).output == "elasticjob.elasticjob.io/made created\n"
-    template = ej.namespace.get("elasticjob", "made")["spec"]["template"]
+    template = settled(ej.namespace.get("elasticjob", "made"), "nobody changes it")["spec"]["template"]
     assert template == json.loads(printed.output)["spec"]["template"]
     assert ej(*words, *script).errors == 'error: elasticjobs.elasticjob.io "made" already exists\n'
     assert "made" in ej("status").output

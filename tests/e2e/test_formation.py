@@ -110,7 +110,7 @@ def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
 
 def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
     pod = module_job.pod(0)
-    record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
+    record = settled(module_job.namespace.get("elasticworker", pod["metadata"]["name"]), "nothing changes this job")
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
     participants = settled(module_job.rendezvous["participants"], "nothing changes this job")
@@ -129,7 +129,7 @@ def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
 def test_each_job_has_a_service_account_of_its_own(module_job: Job) -> None:
     namespace, pod = module_job.namespace, module_job.pod(0)
     assert pod["spec"]["serviceAccountName"] == "train-worker"
-    account = namespace.get("serviceaccount", "train-worker")
+    account = settled(namespace.get("serviceaccount", "train-worker"), "nothing changes this job")
     assert [owner["kind"] for owner in account["metadata"]["ownerReferences"]] == ["ElasticJob"]
 
     def may(verb: str, what: str) -> bool:

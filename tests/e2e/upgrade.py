@@ -152,7 +152,8 @@ def test_a_job_trains_on_from_version_to_version(older: str, operator: Namespace
     course.go_on(SOME_STEPS)
     course.tell("uninstalled")
     assert crds() == uids
-    assert job.namespace.get("elasticjob", job.name)["metadata"]["uid"] == job.uid
+    body = settled(job.namespace.get("elasticjob", job.name), "the uid of an object stays")
+    assert body["metadata"]["uid"] == job.uid
 
     with others_take_over(operator, job):
         helm("install", CHART)

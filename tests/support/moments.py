@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 STATES = {"status", "rendezvous"}  # of a Job, if a field of them is read
 READS = {"condition", "events", "pods", "present", "scene", "budget", "saved_step", "list", "has"}
+PLACES = {"namespace", "operator"}  # whose `get` asks the API server
 WAITS = ("wait_", "settled")
 
 
@@ -52,6 +53,8 @@ def _reads(node: ast.AST, live: set[str], names: Collection[str] = ()) -> bool:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name.startswith(WAITS):
             return False
         case ast.Call(func=ast.Attribute(attr=name)) if name in READS:
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=of) | ast.Attribute(attr=of), attr="get")) if of in PLACES:
             return True
         case ast.Call(func=ast.Name(id=name)) if name in live:
             return True

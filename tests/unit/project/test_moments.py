@@ -48,6 +48,11 @@ BAD = {
             job.wait_for_training(3)
             assert admitted(job) == 4
     """,
+    "one answer of the API server": """
+        def test(namespace):
+            namespace.apply(manifest("train"))
+            assert namespace.get("elasticjob", "train")["status"]["phase"] == "Running"
+    """,
     "a read that has a name": """
         def test(job):
             job.wait_for_round(2)
