@@ -9,7 +9,7 @@ import yaml
 
 from support import ControlPlane
 from support.control_plane import Refused
-from support.waiting import run
+from support.waiting import run, wait_until
 
 CHART = Path(__file__).parents[2] / "charts/elasticjob"
 NAMESPACE, OPERATOR = "elasticjob-system", "elasticjob-operator"
@@ -59,3 +59,20 @@ def ensure(plane: ControlPlane, path: str, body: Any) -> None:
 def token(plane: ControlPlane, namespace: str, account: str) -> str:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     return str(plane.request("POST", path, {"spec": {}})["status"]["token"])
+
+
+def wait_for_right(
+    plane: ControlPlane, token: str, verb: str, plural: str, group: str = "", namespace: str = "", name: str = ""
+) -> None:
+    """Until the API server lets who has the token do it: it learns of roles and bindings by watches of its own.
+
+    `namespace`, `name`: where and of which object, if not of all.
+    """
+    asked = {"verb": verb, "resource": plural, "group": group, "namespace": namespace, "name": name}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+    def allowed() -> bool:
+        answer = plane.request("POST", path, {"spec": {"resourceAttributes": asked}}, token=token)
+        return bool(answer["status"]["allowed"])
+
+    wait_until(f"the right to {verb} {plural}", allowed, pause=0.05)

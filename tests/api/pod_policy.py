@@ -44,7 +44,10 @@ def user(plane: ControlPlane, resources: Sequence[str], verbs: Sequence[str], gr
     subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     plane.request("POST", f"{RBAC}/rolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
-    return chart.token(plane, "default", name)
+    token = chart.token(plane, "default", name)
+    for one in resources:
+        chart.wait_for_right(plane, token, verbs[0], one, group, "default")
+    return token
 
 
 def enforce(plane: ControlPlane) -> str:
@@ -62,4 +65,6 @@ def enforce(plane: ControlPlane) -> str:
             return not may(plane, early, "POST", PODS, tried)
 
         wait_until(f"the policy of {what} to come into force", refused, pause=0.1)
-    return chart.token(plane, chart.NAMESPACE, chart.OPERATOR)
+    token = chart.token(plane, chart.NAMESPACE, chart.OPERATOR)
+    chart.wait_for_right(plane, token, "create", "pods")
+    return token

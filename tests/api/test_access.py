@@ -38,7 +38,10 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
         monkeypatch.setattr(access_module, name, 0.001)
     configuration = Configuration(host=plane.server)
     configuration.ssl_ca_cert = str(plane.authority)
-    configuration.api_key = {"BearerToken": chart.token(plane, chart.NAMESPACE, chart.OPERATOR)}
+    token = chart.token(plane, chart.NAMESPACE, chart.OPERATOR)
+    chart.wait_for_right(plane, token, "create", "pods")
+    chart.wait_for_right(plane, token, "create", "leases", "coordination.k8s.io", "default")
+    configuration.api_key = {"BearerToken": token}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
     kube = Witness.of(configuration)
     kube.asked = []

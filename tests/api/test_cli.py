@@ -100,7 +100,9 @@ async def limited(plane: ControlPlane) -> AsyncIterator[Operators]:
     chart.ensure(plane, f"{RBAC}/clusterrolebindings", binding)
     configuration = Configuration(host=plane.server)
     configuration.ssl_ca_cert = str(plane.authority)
-    configuration.api_key = {"BearerToken": chart.token(plane, "default", name)}
+    token = chart.token(plane, "default", name)
+    chart.wait_for_right(plane, token, "create", "leases", "coordination.k8s.io")
+    configuration.api_key = {"BearerToken": token}
     configuration.api_key_prefix = {"BearerToken": "Bearer"}
     kube = Witness.of(configuration)
     kube.asked = []
@@ -249,7 +251,9 @@ def test_a_user_who_may_see_nothing_but_the_job(plane: ControlPlane, tmp_path: P
     role = {"apiGroup": group, "kind": "Role", "name": name}
     chart.ensure(plane, f"{here}/rolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
     config = tmp_path / "config"
-    config.write_text(kubeconfig(plane.server, plane.authority.read_text(), chart.token(plane, "default", name)))
+    token = chart.token(plane, "default", name)
+    chart.wait_for_right(plane, token, "get", "elasticjobs", "elasticjob.io", "default")
+    config.write_text(kubeconfig(plane.server, plane.authority.read_text(), token))
     done = CliRunner().invoke(cli, ["why", job, "--kubeconfig", str(config)])
     assert done.exit_code == 0
     assert done.stdout.endswith(

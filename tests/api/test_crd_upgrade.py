@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.chart import CHART, NAMESPACE, ensure, render, token
+from api.chart import CHART, NAMESPACE, ensure, render, token, wait_for_right
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from support import ControlPlane, waiting
 from support.control_plane import Refused
@@ -32,7 +32,8 @@ def account(plane: ControlPlane, tmp_path: Path) -> Path:
     for body in render():
         if body["kind"] in ("ClusterRole", "ClusterRoleBinding") and body["metadata"]["name"] == ACCOUNT:
             ensure(plane, f"/apis/rbac.authorization.k8s.io/v1/{body['kind'].lower()}s", body)
-    (tmp_path / "token").write_text(token(plane, NAMESPACE, ACCOUNT))
+    (tmp_path / "token").write_text(shown := token(plane, NAMESPACE, ACCOUNT))
+    wait_for_right(plane, shown, "patch", "customresourcedefinitions", "apiextensions.k8s.io", name=NAME)
     (tmp_path / "ca.crt").write_bytes(plane.authority.read_bytes())
     server = yaml.safe_load(plane.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     (tmp_path / "server").write_text(server)

@@ -164,13 +164,18 @@ def test_version_too_old_to_watch_from_ends_the_watch(team: Team, control_plane:
 def test_wait_goes_on_when_its_version_is_too_old(make, monkeypatch, control_plane: ControlPlane):
     forget_events(control_plane)
     waiting, other = make(), make()
-    watch = waiting._map.watch
-    versions = iter(["1"])
-    monkeypatch.setattr(waiting._map, "watch", lambda version, seconds: watch(next(versions, version), seconds))
-    writer = threading.Timer(2, other.set, ("k", "x"))
-    writer.start()
+    watch, asked = waiting._map.watch, []
+    writer = threading.Thread(target=other.set, args=("k", "x"))
+
+    def watch_from(version, seconds):
+        asked.append(version)
+        if len(asked) == 2:  # written earlier, a read would find it and no watch be needed
+            writer.start()
+        return watch("1" if len(asked) == 1 else version, seconds)
+
+    monkeypatch.setattr(waiting._map, "watch", watch_from)
     waiting.wait(["k"], timedelta(seconds=30))
-    assert next(versions, None) is None
+    assert len(asked) > 1
     writer.join()
 
 

@@ -28,6 +28,9 @@ async def kube(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     chart.install(plane, "ClusterRole", "ClusterRoleBinding", options=SECURE)
     for name in ("GRANTED_SECONDS", "REFUSED_SECONDS"):
         monkeypatch.setattr(reviews, name, 0.0)
+    token = chart.token(plane, chart.NAMESPACE, chart.OPERATOR)
+    for plural, group in (("tokenreviews", "authentication.k8s.io"), ("subjectaccessreviews", "authorization.k8s.io")):
+        chart.wait_for_right(plane, token, "create", plural, group)
     kube = as_account(plane, chart.NAMESPACE, chart.OPERATOR)
     yield kube
     await kube.close()

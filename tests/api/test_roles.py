@@ -24,7 +24,9 @@ def person(plane: ControlPlane, role: str) -> str:
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": chart.NAMESPACE}],
     }
     plane.request("POST", f"/apis/{RBAC}/v1/namespaces/{chart.NAMESPACE}/rolebindings", body)
-    return chart.token(plane, chart.NAMESPACE, name)
+    token = chart.token(plane, chart.NAMESPACE, name)
+    chart.wait_for_right(plane, token, "list", "elasticjobs", "elasticjob.io", chart.NAMESPACE)
+    return token
 
 
 def test_whoever_may_view_sees_whether_an_operator_leads(plane: ControlPlane) -> None:

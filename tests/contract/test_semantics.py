@@ -164,8 +164,9 @@ def test_a_silent_member_is_lost_after_the_time_that_it_named(new_job: Callable[
     form([survivor, silent])
     job.plane.call("freeze", pod=other["name"])
     is_told(survivor)
+    lost = "worker 1 lost: no ack of a ping for 5 s"
+    job.wait(lambda view: rendezvous(view)["reason"] == lost, lost)
     job.plane.call("thaw", pod=other["name"])
-    assert rendezvous(job.view())["reason"] == "worker 1 lost: no ack of a ping for 5 s"
 
 
 def test_the_members_share_a_store(new_job: Callable[..., Job], start: Start) -> None:

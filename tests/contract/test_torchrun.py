@@ -72,11 +72,11 @@ def test_a_round_starts_until_all_its_processes_are_in_a_group(new_job: NewJob, 
         runs.order(f"fail-{members[1]}")
         runs.group(2, after=4)
         until(lambda: starts(job, 2) == [True, True], "two rounds whose scripts make no group", SECONDS)
-        assert job.view()["job"]["status"]["starting"]
+        until(lambda: job.view()["job"]["status"]["starting"], "the status to say that it starts", SECONDS)
     job = new_job(replicas=2, nprocPerNode=2)
     with trainers(job, tmp_path, forks_training=True, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
         until(lambda: starts(job, 1) == [False], "the round to train", SECONDS)
-        assert not job.view()["job"]["status"]["starting"]
+        until(lambda: not job.view()["job"]["status"]["starting"], "the status to say that it trains", SECONDS)
 
 
 def test_news_do_not_wait_for_the_monitor_interval(new_job: NewJob, tmp_path: Path) -> None:
@@ -140,6 +140,7 @@ def test_the_log_of_a_torchrun_that_is_stopped_ends_with_a_sentence(new_job: New
     job = new_job(replicas=1)
     with trainers(job, tmp_path) as runs:
         (pod,) = runs.group(1)
+        runs.not_yet.add(pod)  # the next life of its container would print after it
         os.kill(runs.pid(pod), signal.SIGTERM)  # once: a second one may come while torch logs the first
         assert runs.codes(1) == [1]
         log = job.plane.log_of(f"{pod}-trainer")
@@ -417,7 +418,7 @@ def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Pat
         members = runs.group(2)
         job.plane.call("api_away", job=job.name, seconds=3.0)
         for pod in members:
-            assert "cannot watch" in job.plane.log_of(pod)
+            until(lambda pod=pod: "cannot watch" in job.plane.log_of(pod), f"{pod} to miss it")
             until(lambda pod=pod: "is watched again" in job.plane.log_of(pod), f"{pod} to follow the job again")
         assert len(runs.events()) == 2
         assert runs.ended == []

@@ -4,6 +4,7 @@
 import os
 import traceback
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,8 @@ def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
     """A test runs while none does that would disturb it."""
     if request.config.getoption("--stand-in"):  # it has a cluster of its own
         made: ProcessCluster = request.getfixturevalue("stand_in")
-        yield
+        with nullcontext() if request.node.get_closest_marker("disruptive") else made.late_operators():
+            yield
         assert made.take_broken() is None, "what a stand-in kubelet cannot do is in its log"
         return
     if schedule.shares_its_turn(request.node):

@@ -18,6 +18,7 @@ from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
+from support.waiting import settled
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -185,37 +186,60 @@ class Job:
         return status_of(self.jobs.of(self.name)[-1]) if self.jobs.of(self.name) else {}
 
     @property
+    def restarts(self) -> int:
+        """The failures that were counted so far: they never become fewer, and each is in the status of the round that
+        it has ended."""
+        return int(self.status["restarts"])
+
+    @property
     def rendezvous(self) -> Object:
         status: Object = self.status.get("rendezvous", {})
         return status
 
     def pods(self) -> dict[int, Object]:
-        """The workers' pods that are not on their way out, by index."""
+        """The workers' pods that are not on their way out, by index: what the API server has now.
+
+        A watch may be behind the other: without this the pod of a worker may be the one that was lost before the round
+        which the job's status shows.
+        """
+        self.pod_states.catch_up()
+        return self._seen_pods()
+
+    def _seen_pods(self) -> dict[int, Object]:
         alive = [pod for pod in self.pod_states.present().values() if "deletionTimestamp" not in pod["metadata"]]
         return {int(pod["metadata"]["labels"]["elasticjob.io/index"]): pod for pod in alive}
 
     def pod(self, index: int) -> Object:
-        """The pod of one worker, member or not, once the kubelet has told of its trainer.
-
-        The watch of pods, and what the kubelet tells, may be behind the job's status.
-        """
+        """The pod of one worker, member or not, once the kubelet, which may be behind, has told of its trainer."""
+        self.pod_states.catch_up()
 
         def started() -> Object | None:
-            pod = self.pods().get(index)
+            pod = self._seen_pods().get(index)
             return pod if pod is not None and has_started(pod) else None
 
         what = f"the pod of worker {index} to be seen"
-        return wait_until(what, started, TOLD_SECONDS, lambda: (self.summary(), self.pods()))
+        return wait_until(what, started, TOLD_SECONDS, lambda: (self.summary(), self._seen_pods()))
+
+    def wait_for_pod(self, name: str, seconds: float = STARTED_SECONDS) -> Object:
+        """The pod of this name, once the kubelet has told of its trainer."""
+
+        def started() -> Object | None:
+            pod = self.pod_states.present().get(name)
+            return pod if pod is not None and has_started(pod) else None
+
+        return wait_until(f"pod {name} to be seen", started, seconds, lambda: (self.summary(), self._seen_pods()))
 
     def member_pods(self) -> list[Object]:
         """The pods of the current round's members, in rank order, as `pod` gives them."""
+        self.pod_states.catch_up()
 
         def started() -> list[Object] | None:
-            pods, members = self.pods(), Members.read(self.rendezvous.get("participants", ""))
+            pods, members = self._seen_pods(), Members.read(self.rendezvous.get("participants", ""))
             found = [pods[member.index] for member in members if member.index in pods]
             return found if len(found) == len(members) and all(map(has_started, found)) else None
 
-        return wait_until("the members' pods to be seen", started, TOLD_SECONDS, lambda: (self.summary(), self.pods()))
+        what = "the members' pods to be seen"
+        return wait_until(what, started, TOLD_SECONDS, lambda: (self.summary(), self._seen_pods()))
 
     def condition(self, kind: str) -> Object:
         found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
@@ -276,12 +300,21 @@ class Job:
 
         return wait_until(f"a round of {size} after round {last}", formed, seconds, self.summary)
 
-    def wait_for_condition(self, kind: str, status: str = "True", seconds: float = ROUND_SECONDS) -> Object:
+    def wait_for_condition(
+        self, kind: str, status: str = "True", message: str = "", seconds: float = ROUND_SECONDS, reason: str = ""
+    ) -> Object:
+        """The condition, once it has this status, `message` is part of its message, and `reason`, if given, its reason.
+
+        The operator paces messages: what pods and the command line tool already show may come to a condition later.
+        """
+
         def met() -> Object | None:
             condition = self.condition(kind)
-            return condition if condition["status"] == status else None
+            is_met = condition["status"] == status and message in condition["message"]
+            return condition if is_met and reason in ("", condition["reason"]) else None
 
-        return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
+        what = f"condition {kind}={status} {reason} ({message}) of job {self.name}"
+        return wait_until(what, met, seconds, self.summary)
 
     def budget(self) -> Object:
         """The PodDisruptionBudget."""
@@ -316,6 +349,14 @@ class Job:
 
         return wait_until(f"the event {reason} ({text})", told, TOLD_SECONDS, self.events)
 
+    def wait_for_the_only_event(self, reason: str, text: str = "") -> Object:
+        """As `wait_for_event`; no other event has this reason so far, and none that was written goes."""
+        found = self.wait_for_event(reason, text)
+        events = settled(self.events(), "what is written stays")
+        written = [event["message"] for event in events if event["reason"] == reason]
+        assert len(written) == 1, written
+        return found
+
     def wait_for_training(
         self, world_size: int, other_than: Training | None = None, seconds: float = TRAINING_SECONDS
     ) -> Training:
@@ -344,6 +385,8 @@ class Job:
         wait_until(f"step {wanted} of group {training.group}", done, TRAINING_SECONDS, self._newest_steps)
 
     def wait_for_the_end_of_all_pods(self) -> None:
+        self.pod_states.catch_up()
+
         def running() -> list[str]:
             pods = self.pod_states.present().items()
             return [name for name, pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
@@ -351,6 +394,8 @@ class Job:
         wait_until("all workers to end", lambda: not running(), 60, running)
 
     def wait_for_no_pods(self, seconds: float = 60) -> None:
+        self.pod_states.catch_up()
+
         def gone() -> bool:
             return not self.pod_states.present()
 
@@ -363,7 +408,8 @@ class Job:
     def _newest_steps(self) -> list[Training]:
         """The newest step that each worker has printed; of each pod by itself, since some may not answer."""
         logs = [
-            TrainerLog.read(self.namespace, pod["metadata"]["name"], TRAINER, last=5) for pod in self.pods().values()
+            TrainerLog.read(self.namespace, pod["metadata"]["name"], TRAINER, last=5)
+            for pod in self._seen_pods().values()
         ]
         newest = [steps[-1] for log in logs if (steps := log.steps())]
         return [Training(step.group, step.world_size, step.step) for step in newest]

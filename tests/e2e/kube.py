@@ -8,16 +8,17 @@ import contextlib
 import http.client
 import json
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from e2e import api
 from e2e.api import as_kubectl_shows, resource
 from e2e.place import CLUSTER, ENVIRONMENT, USUAL, Failed, Object
-from support import waiting
+from support import lateness, waiting
 from support.waiting import Deadline
 
 __all__ = ["CLUSTER", "ENVIRONMENT", "USUAL", "Failed", "Object"]
@@ -28,7 +29,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Tests run beside each other on few cores: a deadline only ends what would never come.
 BUSY = 3  # times the seconds that a wait takes at most on a machine at rest
-
+CAUGHT_UP_SECONDS = 30
 
 TIMED_OUT = "timed out waiting for"  # as kubectl and helm say it
 
@@ -71,7 +72,9 @@ def in_url(address: str) -> str:
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:
     """Ask `probe` five times a second until it gives something. Raises Deadline after `BUSY` times `seconds`."""
-    return waiting.wait_until(what, probe, BUSY * seconds, seen, pause=0.2)
+    found = waiting.wait_until(what, probe, BUSY * seconds, seen, pause=0.2)
+    lateness.pause("test")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,18 @@ class Namespace:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return kubectl("--namespace", self.name, *arguments, stdin=stdin)
+
+    @contextlib.contextmanager
+    def following(self, pod: str, container: str) -> Iterator["Following"]:
+        """`kubectl logs --follow` of a container; what is done meanwhile begins when a line of it has come."""
+        command = ["kubectl", "--namespace", self.name, "logs", pod, "--container", container, "--follow"]
+        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                followed = Following(process)
+                wait_until(f"a line of {pod}", lambda: followed.lines, 30)
+                yield followed
+            finally:
+                process.kill()
 
     def try_kubectl(self, *arguments: str, stdin: str | None = None) -> Answer:
         return run("kubectl", "--namespace", self.name, *arguments, stdin=stdin)
@@ -155,6 +170,30 @@ class Sighting:
     def name(self) -> str:
         return str(self.body["metadata"]["name"])
 
+    @property
+    def version(self) -> int:
+        """Of all objects of a kind the newest has the highest."""
+        return int(self.body["metadata"]["resourceVersion"])
+
+
+class Following:
+    """The lines that a process prints, as `kubectl logs --follow` does, until it ends."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.lines: list[str] = []
+        self._process = process
+        self._reader = threading.Thread(target=self._read, name="what is followed", daemon=True)
+        self._reader.start()
+
+    def whole(self, seconds: float = 60) -> str:
+        """All of them, once it has ended. Raises Deadline."""
+        waiting.joined(self._reader, BUSY * seconds)
+        return "".join(self.lines)
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self.lines.append(line)
+
 
 class Watch:
     """All states of the objects of one kind in a namespace, as a watch tells them.
@@ -180,6 +219,22 @@ class Watch:
         """The objects that exist, by name."""
         latest = {sighting.name: sighting for sighting in list(self.sightings)}
         return {name: sighting.body for name, sighting in latest.items() if not sighting.deleted}
+
+    def catch_up(self) -> None:
+        """Until it has told of all that the API server has done by now: another watch may be ahead of this one."""
+        listing = api.call("GET", self._path)
+        now = int(listing["metadata"]["resourceVersion"])
+        there = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listing["items"]}
+
+        def behind() -> list[str]:
+            latest = {sighting.name: sighting for sighting in list(self.sightings)}
+            unseen = [name for name, number in there.items() if name not in latest or latest[name].version < number]
+            gone = (one for name, one in latest.items() if name not in there and one.version <= now)
+            return unseen + [one.name for one in gone if not one.deleted]
+
+        wait_until(
+            f"the watch of {self._path} to tell of what is there", lambda: not behind(), CAUGHT_UP_SECONDS, behind
+        )
 
     def close(self) -> None:
         self._closed.set()
@@ -207,4 +262,6 @@ class Watch:
             self._version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
                 body = as_kubectl_shows(event["object"], self._of)
-                self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", body))
+                sighting = Sighting(time.monotonic(), event["type"] == "DELETED", body)
+                lateness.pause(self._reader.name)
+                self.sightings.append(sighting)

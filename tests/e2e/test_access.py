@@ -54,7 +54,7 @@ def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job)
     job.namespace.kubectl("label", "elasticworker", name, "elasticjob.io/job-")
     second = job.wait_for_round(2, after=first)
     assert second.reason == "worker 1's ElasticWorker was deleted, or lost its labels or its owner"
-    assert job.status.get("restarts", 0) == 0
+    assert job.restarts == 0
 
     patch = '{"metadata": {"ownerReferences": null}}'
     job.namespace.kubectl("patch", "elasticworker", name, "--type=merge", f"--patch={patch}")
@@ -81,11 +81,12 @@ def test_a_running_jobs_role_that_lacks_a_verb_gets_it(job: Job, operator: Names
     before = rules()
     older = [{**one, "verbs": [verb for verb in one["verbs"] if verb != "update"]} for one in before]
     change = json.dumps({"rules": older})
-    job.namespace.kubectl("patch", "role", f"{job.name}-worker", "--type=merge", f"--patch={change}")
-    assert rules() == older
+    name = f"{job.name}-worker"
+    made = job.namespace.kubectl("patch", "role", name, "--type=merge", f"--patch={change}", "--output=json")
+    assert json.loads(made)["rules"] == older
     take_over(job, operator, lambda pod: operator.delete("pod", pod["metadata"]["name"]))
     wait_until("the role to have all verbs", lambda: rules() == before, 180, lambda: str(rules()))
-    assert job.status["rendezvous"]["round"] == formed.number
+    assert job.told(formed) is None, "the round is over"
 
 
 def test_a_role_that_is_somebody_elses_is_told(job: Job) -> None:
@@ -94,11 +95,6 @@ def test_a_role_that_is_somebody_elses_is_told(job: Job) -> None:
     sentence = f"the Role {job.name}-worker exists and is not this job's: delete it"
     told = "the condition to name the role"
     wait_until(told, lambda: sentence in job.condition("Rendezvoused")["message"], 30, job.summary)
-
-    def events() -> list[str]:
-        return [event["message"] for event in job.events() if event["reason"] == "AccessRefused"]
-
-    wait_until("the event", events, 10, job.events)
-    assert len(events()) == 1
+    job.wait_for_the_only_event("AccessRefused")
     job.namespace.kubectl("delete", "role", f"{job.name}-worker")
     job.wait_for_round(1)

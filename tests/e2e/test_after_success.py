@@ -2,7 +2,6 @@
 """What a trainer's container does after its torchrun has ended in success: an upload, or the next torchrun."""
 
 import shlex
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from e2e.disruption import container_status, touch
 from e2e.job import AGENT, STARTED_SECONDS, TRAINER, Job, restarts
 from e2e.kube import Object, wait_until
 from elasticjob.members import Members
+from support.waiting import settled
 
 TRAINS = shlex.join(AGENT)
 UPLOAD = "/tmp/upload"
@@ -40,10 +40,11 @@ def test_an_upload_that_fails_is_tried_again_without_training_again(job: Job) ->
     job.apply(replicas=1, maxRestarts=2, env=SHORT, trainer=after(FAILS_TWICE))
     job.wait_for_event("ContainerFailed", "exit code 3")
     job.wait_for_condition("Complete")
+    job.wait_for_the_end_of_all_pods()
     assert restarts(job.pod_states.of("train-0-0")[-1].body) == 2
     assert [one.number for one in job.rounds()] == [1]
-    assert job.rendezvous["stage"] == 1
-    assert job.status["restarts"] == 0
+    assert settled(job.rendezvous["stage"], "the job has ended") == 1
+    assert job.restarts == 0
 
 
 def test_an_upload_that_fails_again_and_again_fails_the_job(job: Job) -> None:
@@ -58,7 +59,7 @@ def test_an_upload_is_not_cut_off_by_what_cleans_up(job: Job) -> None:
     spec = {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 1}
     job.apply(replicas=1, env=SHORT, trainer=after(WAITS), **spec)
     job.wait_for_condition("Finishing")
-    assert not job.condition("Complete")["reason"]
+    assert not settled(job.condition("Complete")["reason"], "the container waits to upload")
     touch(job.pod(0), TRAINER, UPLOAD)
     wait_until("the job to be gone", lambda: not job.jobs.present(), 120, job.summary)
     job.wait_for_no_pods()
@@ -78,17 +79,17 @@ def test_who_is_scaled_away_does_not_upload(job: Job) -> None:
     job.wait_for_training(2)
     (gone,) = job.member_pods()[1:]
     name = gone["metadata"]["name"]
-    with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(job.namespace.kubectl, "logs", name, "--container", TRAINER, "--follow")
+    with job.namespace.following(name, TRAINER) as followed:
         job.scale(1)
-        assert "told to leave" in (log := told.result())
+        log = followed.whole()
+    assert "told to leave" in log
     assert "uploads" not in log
     wait_until("its pod to be gone", lambda: name not in job.pod_states.present(), 60, job.summary)
 
 
 def test_a_scale_down_takes_others_than_those_that_go_on(job: Job) -> None:
-    """Ranks 0 and 1 save for a while after the last step, and rank 2 has succeeded."""
-    job.apply(replicas=3, env={"FINISH_SECONDS": "20,20,0"}, trainer=after(WAITS))
+    """Ranks 0 and 1 save after the last step until they are told, and rank 2 has succeeded."""
+    job.apply(replicas=3, env={"FINISH_SECONDS": "inf,inf,0"}, trainer=after(WAITS))
     first = job.wait_for_round(3)
     job.wait_for_training(3)
     zero, one, two = job.member_pods()
@@ -97,12 +98,13 @@ def test_a_scale_down_takes_others_than_those_that_go_on(job: Job) -> None:
     job.scale(2)
     assert job.wait_for_round(1, after=first).members == first.members[:1]
     wait_until("rank 1 to go", lambda: one["metadata"]["name"] not in job.pod_states.present(), 60, job.summary)
+    touch(zero, TRAINER, "/tmp/saved")
     for pod in (two, zero):
         touch(pod, TRAINER, UPLOAD)
     job.wait_for_condition("Complete")
-    finished = {member.index for member in Members.read(job.rendezvous.get("finished", ""))}
+    finished = {member.index for member in Members.read(settled(job.rendezvous, "the job has ended")["finished"])}
     assert finished == {first.members[0], first.members[2]}
-    assert [restarts(pod) for pod in job.pods().values()] == [0, 0]
+    assert [restarts(pod) for pod in settled(job.pods(), "the job has ended").values()] == [0, 0]
 
 
 def finishing(job: Job) -> tuple[int, ...]:
@@ -126,7 +128,7 @@ echo uploaded"""
     job.namespace.apply(body)
     first = job.wait_for_round(2, seconds=STARTED_SECONDS)
     second = job.wait_for_round(2, after=first, seconds=STARTED_SECONDS)
-    assert (second.number, job.rendezvous["stage"]) == (2, 2)
+    assert (second.number, settled(job.rendezvous["stage"], "this one goes on")) == (2, 2)
     job.wait_for_training(2)
     job.finish_training()
     job.wait_for_condition("Finishing")
@@ -136,6 +138,7 @@ echo uploaded"""
     job.wait_for_condition("Complete")
     for pod in pods.values():
         job.logged(pod, "uploaded")
-    assert [restarts(pod) for _, pod in sorted(job.pods().items())] == [0, 1]
-    assert job.status["restarts"] == 0
+    job.wait_for_the_end_of_all_pods()
+    assert [restarts(pod) for _, pod in sorted(settled(job.pods(), "all have ended").items())] == [0, 1]
+    assert job.restarts == 0
     assert [one.number for one in job.rounds()] == [1, 2]

@@ -42,7 +42,7 @@ def test_a_job_has_as_many_workers_as_there_is_work_for(scraped: None, job: Job)
     job.wait_for_training(3, other_than=before)
     queue(job, 90)
     job.wait_for_round(1, after=grown, seconds=SCALED_SECONDS)
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
 
 
 def queue(job: Job, items: int) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,11 +17,12 @@ from e2e.scene import scripts
 from e2e.trainer_log import Step
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
+from support.waiting import settled
 
 pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]
 
 DRAINED = "drained"  # the label by which a drain leaves other tests' pods alone
-GRACE_SECONDS = 5
+GRACE_SECONDS, LONG_GRACE_SECONDS = 5, 600
 TOLD_SECONDS = 30
 
 
@@ -42,17 +44,17 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     pods = saving.member_pods()
     node, survivor = node_of(pods[rank]), pods[1 - rank]
     with draining(saving, node) as drained:
-        saving.wait_for_round(2, after=first)
+        formed = saving.wait_for_round(2, after=first)
         after = saving.wait_for_training(2, other_than=before)
         wait_until("kubectl drain to end", drained, TOLD_SECONDS)
         assert {node_of(pod) for pod in saving.member_pods()} == {node_of(survivor)}
     log = saving.log(survivor)
     last, next_one = log.steps(before.group)[-1], log.steps(after.group)[0]
     assert next_one == Step(after.group, 2, 1 - rank, last.step + 1), "steps were lost, or ranks have changed"
-    assert saving.status["restarts"] == 0
-    assert "whose node is about to go" in saving.rounds()[-1].reason
-    assert "NodeDraining" in told(saving)
-    assert "WorkerLost" not in told(saving)
+    assert saving.restarts == 0
+    assert "whose node is about to go" in formed.reason
+    saving.wait_for_event("NodeDraining")
+    assert "WorkerLost" not in settled(told(saving), "what was told stays")
 
 
 def test_a_spare_takes_over_from_a_worker_whose_node_is_drained(job: Job) -> None:
@@ -68,8 +70,8 @@ def test_a_spare_takes_over_from_a_worker_whose_node_is_drained(job: Job) -> Non
         after = job.wait_for_round(2, after=first)
         wait_until("kubectl drain to end", drained, TOLD_SECONDS, job.summary)
     assert (after.members[rank], after.members[1 - rank]) == (2, first.members[1 - rank])
-    assert job.status["restarts"] == 0
-    assert "WorkerLost" not in told(job)
+    assert job.restarts == 0
+    assert "WorkerLost" not in settled(told(job), "what was told stays")
 
 
 def test_the_notice_of_a_cloud_drains_as_a_cordon_does(job: Job) -> None:
@@ -80,26 +82,29 @@ def test_the_notice_of_a_cloud_drains_as_a_cordon_does(job: Job) -> None:
         after = job.wait_for_round(2, after=first)
         assert node not in [node_of(pod) for pod in job.member_pods()]
     assert "whose node is about to go" in after.reason
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
 
 
 def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
-    """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change."""
-    apply_spread(job, drain={"graceSeconds": GRACE_SECONDS})
+    """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change. The grace is cut
+    short when that has been seen."""
+    apply_spread(job, drain={"graceSeconds": LONG_GRACE_SECONDS})
     first, before = job.wait_for_round(2), job.wait_for_training(2)
     job.wait_for_protection(2)
     node = node_of(job.member_pods()[0])
     with cordoned(worker_nodes()), draining(job, node) as drained:
-        wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
+        job.wait_for_event("NodeDraining")
         seen = wait_until("who comes to be named", lambda: missing(job), TOLD_SECONDS, job.summary)
         assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are about to go"
         assert {one.state for one in members_of(seen, {}) if one.worker >= 2} <= {"is missing", "no pod"}
+        assert job.told(first) is None, "somebody was evicted within the grace"
+        job.patch(json.dumps({"spec": {"drain": {"graceSeconds": GRACE_SECONDS}}}))
         wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
         job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s")
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
-    assert job.status["restarts"] == 0, "the loss of a pod is no failure"
+    assert job.restarts == 0, "the loss of a pod is no failure"
     wait_until("the budget to be closed", lambda: job.budget()["spec"]["minAvailable"] > 0, TOLD_SECONDS)
 
 

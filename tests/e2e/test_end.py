@@ -7,6 +7,7 @@ import pytest
 
 from e2e.job import TRAINER, Job, container_status, restarts, warm_restart
 from e2e.kube import wait_until
+from support.waiting import settled
 
 
 @pytest.mark.real
@@ -21,9 +22,9 @@ def test_a_job_completes_when_its_last_worker_has(job: Job, warm: bool) -> None:
     job.finish_training()
     job.wait_for_condition("Complete")
 
-    assert job.status["phase"] == "Complete"
-    assert job.rendezvous["phase"] == "Closed"
-    assert job.rendezvous["outcome"] == "Complete"
+    assert settled(job.status["phase"], "written with the condition") == "Complete"
+    agreed = settled(job.rendezvous, "written with the condition")
+    assert (agreed["phase"], agreed["outcome"]) == ("Closed", "Complete")
     assert job.rounds() == [first], "the end of one worker is no loss to the others"
     job.logged(job.pod(0), "saved")
     job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=240s")
@@ -49,24 +50,23 @@ def test_a_job_that_takes_longer_than_it_may_has_failed(job: Job) -> None:
     job.patch('{"spec": {"activeDeadlineSeconds": 1}}')
     failed = job.wait_for_condition("Failed")
     assert failed["reason"] == "DeadlineExceeded"
-    assert (job.status["phase"], job.status.get("reason", ""), job.status["restarts"]) == (
-        "Failed",
-        "DeadlineExceeded",
-        0,
-    )
+    status = settled(job.status, "written with the condition")
+    assert (status["phase"], status["reason"], status["restarts"]) == ("Failed", "DeadlineExceeded", 0)
     wait_until("the pods to end", lambda: all(pod["status"]["phase"] == "Failed" for pod in job.pods().values()), 60)
 
 
 def test_a_restart_starts_all_processes_anew_in_their_pods(job: Job) -> None:
     job.apply(replicas=2, maxRestarts=0)
     first = job.wait_for_round(2)
-    before, pods = job.wait_for_training(2), {name: pod["metadata"]["uid"] for name, pod in job.pods().items()}
+    before = job.wait_for_training(2)
+    pods = {index: pod["metadata"]["uid"] for index, pod in settled(job.pods(), "both train").items()}
     job.patch('{"spec": {"restartedAt": "2026-01-02T03:04:05Z"}}')
     second = job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
     assert (second.members, second.reason) == (first.members, "a restart was asked for at 2026-01-02T03:04:05Z")
-    assert job.status["restarts"] == 0
-    assert {name: pod["metadata"]["uid"] for name, pod in job.pods().items()} == pods
+    assert job.restarts == 0
+    now = settled(job.pods(), "a restart makes no pods")
+    assert {index: pod["metadata"]["uid"] for index, pod in now.items()} == pods
 
 
 def test_suspend_and_resume(job: Job) -> None:
@@ -77,10 +77,11 @@ def test_suspend_and_resume(job: Job) -> None:
     job.patch('{"spec": {"suspend": true}}')
     job.wait_for_condition("Suspended")
     job.wait_for_no_pods()
-    assert job.status["phase"] == "Suspended"
+    assert settled(job.status["phase"], "written with the condition") == "Suspended"
     wait_until("the status to count no pods", lambda: job.status["replicas"] == 0, 30, job.summary)
-    assert (job.condition("Rendezvoused")["status"], job.condition("Rendezvoused")["reason"]) == ("False", "Suspended")
-    assert not job.condition("Complete")["reason"], "workers that were told to go have not finished"
+    job.wait_for_condition("Rendezvoused", "False", reason="Suspended")
+    finished = settled(job.condition("Complete")["reason"], "it is suspended")
+    assert not finished, "workers that were told to go have not finished"
 
     changed = job.manifest(env={"CHANGED": "while suspended"})["spec"]["template"]
     job.patch(json.dumps({"spec": {"suspend": False, "template": changed}}))
@@ -88,7 +89,7 @@ def test_suspend_and_resume(job: Job) -> None:
     job.wait_for_training(2, other_than=before)
     assert second.number == first.number + 1
     assert second.reason == "resumed"
-    assert job.condition("Suspended")["status"] == "False"
-    assert job.status["restarts"] == 0
+    job.wait_for_condition("Suspended", "False")
+    assert job.restarts == 0
     trainer = job.pod(0)["spec"]["containers"][0]
     assert {"name": "CHANGED", "value": "while suspended"} in trainer["env"]

@@ -44,7 +44,7 @@ def test_a_script_resumes_after_each_change_and_completes(job: Job, name: str) -
 
     job.wait_for_condition("Complete")
     assert job.rounds() == rounds
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
     assert not job.log(job.pod(formed.members[0])).when(TRAPPED)
     if isinstance(script, Example):
         wait_until("the last step in the status", lambda: is_told(job), 60, lambda: job.status)

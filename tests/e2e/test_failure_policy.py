@@ -8,6 +8,7 @@ import pytest
 
 from e2e.job import Job
 from e2e.kube import Object
+from support.waiting import settled
 
 FAILS = {"FAIL_AT_STEP": "3", "EXIT_CODE": "42"}  # the other rank fails as a consequence, or is told
 FAILED_SECONDS = 180
@@ -25,7 +26,8 @@ def test_a_script_ends_the_job_by_its_exit_code(job: Job) -> None:
     assert failed["reason"] == "PodFailurePolicy"
     assert failed["message"].startswith("worker 1's training process failed with exit code 42: on ")
     assert failed["message"].endswith(": spec.podFailurePolicy.rules[0] says FailJob")
-    assert (job.status.get("reason", ""), job.status["restarts"]) == ("PodFailurePolicy", 0)
+    status = settled(job.status, "written with the condition")
+    assert (status["reason"], status["restarts"]) == ("PodFailurePolicy", 0)
     assert len(job.rounds()) == 1, "there was another try"
     job.wait_for_event("Failed", "exit code 42")
 
@@ -34,8 +36,10 @@ def test_an_exit_code_that_is_ignored_does_not_count_until_the_policy_says_other
     job.apply(replicas=2, maxRestarts=0, env=FAILS, podFailurePolicy=policy("Ignore", 42))
     second = job.wait_for_round(2, after=job.wait_for_round(2))
     job.wait_for_round(2, after=second)
-    assert (job.status["restarts"], job.condition("Failed")["status"]) == (0, "Unknown")
-    assert not any(one["counted"] for one in job.status["history"])
+    status = settled(job.status, "nothing counts before the policy is another")
+    assert status["restarts"] == 0
+    assert not any(one["counted"] for one in status["history"])
+    assert settled(job.condition("Failed")["status"], "nothing counts") == "Unknown"
     job.wait_for_event("FailureIgnored", "exit code 42")
 
     job.patch(json.dumps({"spec": {"podFailurePolicy": policy("FailJob", 42)}}))

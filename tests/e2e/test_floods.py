@@ -15,6 +15,7 @@ from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, holder, leader
 from e2e.scene import new_namespace
 from elasticjob.reading import Pod
+from support.waiting import settled
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.real, pytest.mark.extended]
 
@@ -88,7 +89,7 @@ def test_a_flooded_sidecar_keeps_its_round(module_job: Job, elsewhere: Namespace
 def test_a_flooded_operator_goes_on_leading(module_job: Job, operator: Namespace, elsewhere: Namespace) -> None:
     leading = leader(operator)
     flood(elsewhere, leading, OPERATOR_HEALTH, "headers")
-    now = operator.get("pod", leading["metadata"]["name"])
+    now = settled(operator.get("pod", leading["metadata"]["name"]), "the kubelet has probed it meanwhile")
     assert holder(operator) == leading["metadata"]["name"]
     assert restarts(now, CONTAINER) == restarts(leading, CONTAINER)
     assert Pod.read(now).is_ready

@@ -8,6 +8,7 @@ import pytest
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
 from e2e.kube import Namespace, Object, in_url, wait_until
 from elasticjob.members import Members
+from support.waiting import settled
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.real]
 
@@ -16,9 +17,9 @@ def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
     assert [(one.number, one.members, one.reason) for one in module_job.rounds()] == [(1, (0, 1), "first formation")]
     pods = module_job.member_pods()
     assert [pod["metadata"]["name"] for pod in pods] == ["train-0-0", "train-1-0"]
-    assert module_job.rendezvous["store"].startswith(f"{in_url(pods[0]['status']['podIP'])}:27601/")
-    assert module_job.status["replicas"] == 2
-    assert module_job.status["phase"] == "Running"
+    status = settled(module_job.status, "nothing changes this job")
+    assert status["rendezvous"]["store"].startswith(f"{in_url(pods[0]['status']['podIP'])}:27601/")
+    assert (status["replicas"], status["phase"]) == (2, "Running")
 
 
 def test_the_trainer_runs_the_templates_command_and_keeps_the_images_pythonpath(module_job: Job) -> None:
@@ -57,8 +58,7 @@ def test_kubectl_wait_works_on_the_conditions(module_job: Job) -> None:
 
 
 def test_an_event_tells_of_the_round(module_job: Job) -> None:
-    module_job.wait_for_event("RoundFormed")
-    (formed,) = [event for event in module_job.events() if event["reason"] == "RoundFormed"]
+    formed = module_job.wait_for_the_only_event("RoundFormed")
     assert formed["type"] == "Normal"
     assert formed["message"].startswith("round 1 formed with 2 workers in ")
 
@@ -110,10 +110,11 @@ def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
 
 def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
     pod = module_job.pod(0)
-    record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
+    record = settled(module_job.namespace.get("elasticworker", pod["metadata"]["name"]), "nothing changes this job")
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
-    assert record["spec"]["id"] == Members.read(module_job.rendezvous["participants"])[0].id
+    participants = settled(module_job.rendezvous["participants"], "nothing changes this job")
+    assert record["spec"]["id"] == Members.read(participants)[0].id
 
 
 def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
@@ -128,7 +129,7 @@ def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
 def test_each_job_has_a_service_account_of_its_own(module_job: Job) -> None:
     namespace, pod = module_job.namespace, module_job.pod(0)
     assert pod["spec"]["serviceAccountName"] == "train-worker"
-    account = namespace.get("serviceaccount", "train-worker")
+    account = settled(namespace.get("serviceaccount", "train-worker"), "nothing changes this job")
     assert [owner["kind"] for owner in account["metadata"]["ownerReferences"]] == ["ElasticJob"]
 
     def may(verb: str, what: str) -> bool:

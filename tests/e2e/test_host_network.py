@@ -5,6 +5,7 @@ import json
 
 from e2e.job import Job
 from e2e.kube import wait_until
+from support.waiting import settled
 
 PORTS = {"acknowledged": True, "storePort": 30400, "tunnelPort": 30601}
 
@@ -15,7 +16,7 @@ def test_workers_in_their_nodes_networks_train_and_none_shares_its_node(job: Job
     job.namespace.apply(body)
     first = job.wait_for_round(2)
     job.wait_for_training(2)
-    record = job.namespace.list("elasticworkers")[0]
+    record = settled(job.namespace.list("elasticworkers"), "both train")[0]
     assert record["spec"]["address"].endswith(":30601")
 
     nodes = [pod["spec"]["nodeName"] for pod in job.pods().values()]

@@ -14,6 +14,7 @@ from e2e.identity import Answer, Caller, idle_pod, path, record_of, token
 from e2e.job import manifest
 from e2e.kube import Namespace, Object, wait_until
 from e2e.scene import new_namespace
+from support.waiting import settled
 
 REQUEST = {"spec": {"request": {"type": "Join", "after": 0, "cause": "Started"}}}
 BEAT = {"status": {"heartbeat": 1}}
@@ -43,6 +44,8 @@ def pods(operator: Namespace, module_namespace: Namespace) -> Pods:
     made = Pods(here, *(here.get("pod", name) for name in ("train-0-0", "train-1-0", "other-0-0")))
     for pod in (made.zero, made.one):
         create_record(made, pod)
+    reads, name = made.caller(made.other), path("elasticjobs", here, "other")
+    wait_until("the other job's role binding to count", lambda: reads.call("GET", name).status == 200, 30)
     return made
 
 
@@ -76,7 +79,7 @@ def refused(answer: Answer, *words: str) -> None:
 def test_a_worker_makes_and_changes_its_own_record(pods: Pods, zero: Caller) -> None:
     assert zero.patch(pods.namespace, "train-0-0", REQUEST).status == 200
     assert zero.patch(pods.namespace, "train-0-0", BEAT, "status").status == 200
-    found = pods.namespace.get("elasticworker", "train-0-0")
+    found = settled(pods.namespace.get("elasticworker", "train-0-0"), "written above, and by nobody else")
     assert (found["spec"]["request"]["type"], found["status"]["heartbeat"]) == ("Join", 1)
 
 

@@ -33,7 +33,7 @@ def test_what_rounds_start_ends_with_them(job: Job, warm: str) -> None:
         formed = job.wait_for_round(size, after=formed)
         training = job.wait_for_training(size, other_than=training)
 
-    assert (formed.number, job.status["restarts"]) == (ROUNDS, 0)
+    assert (formed.number, job.restarts) == (ROUNDS, 0)
     job.logged(pod, "ending processes that an earlier round left behind")
     wait_until("no zombie to be left", lambda: not zombies(pod), TOLD_SECONDS, lambda: zombies(pod))
     job.finish_training()
@@ -59,14 +59,14 @@ def test_a_torchrun_that_has_not_spoken_is_named_and_waited_for(job: Job) -> Non
     trainer = {"command": ["sh", "-c", STARTS]}
     job.apply(replicas=3, minReplicas=2, maxRestarts=0, trainer=trainer, rendezvous=times)
     assert_named(job, "no torchrun of worker 1, 2 has spoken to its sidecar")
-    assert "spec.rendezvous.startTimeoutSeconds" in job.condition("Rendezvoused")["message"]
+    job.wait_for_condition("Rendezvoused", "False", message="spec.rendezvous.startTimeoutSeconds")
     job.logged(job.pod(2), "rank 0 of 1")
     time.sleep(2 * JOIN_TIMEOUT)  # if it ran, or torch's did, the job would have failed by then
 
     touch(job.pod(1), TRAINER, "/tmp/start")
     assert job.wait_for_round(2, seconds=STARTED_SECONDS).members == (0, 1)
     job.wait_for_training(2)
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
     assert_named(job, "no torchrun of worker 2 has spoken to its sidecar")
 
 
@@ -104,4 +104,4 @@ def test_a_save_at_sigterm_has_the_time_that_job_and_pod_allow(job: Job) -> None
         assert "saved" in told.result()
     job.wait_for_round(2, after=first, seconds=STARTED_SECONDS)
     job.logged(stays, "saved")
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0

@@ -28,11 +28,10 @@ def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
     job.wait_for_round(2, after=first)
     job.wait_for_condition("WorkersValid", "True")
     assert job.pod(0)["metadata"]["uid"] == zero
-    assert job.pod(1)["metadata"]["name"] == f"{job.name}-1-1"
-    assert job.status.get("restarts", 0) == 0
+    job.wait_for_pod(f"{job.name}-1-1")
+    assert job.restarts == 0
 
-    job.wait_for_event("InvalidRecord", "worker 1's ElasticWorker: spec.address is ")
-    assert [event["reason"] for event in job.events()].count("InvalidRecord") == 1
+    job.wait_for_the_only_event("InvalidRecord", "worker 1's ElasticWorker: spec.address is ")
 
 
 @pytest.fixture(scope="module")

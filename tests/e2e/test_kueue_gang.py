@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from e2e.disruption import touch
-from e2e.job import TRAINER, Job
+from e2e.job import TRAINER, TRAINING_SECONDS, Job
 from e2e.kube import Object, wait_until
 from e2e.kueue import API, PRIORITY, QUEUE, leaves_no_quota_in_use, made, queue
+from support.waiting import settled
 
 pytestmark = pytest.mark.real
 
@@ -32,16 +33,18 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         apply_gang(job, "gangs", replicas=4, minReplicas=2)
         told = wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
         assert told.startswith("4 workers wait for quota (at least 2 must have it): in the queue gangs: ")
-        assert (job.status.get("reason", ""), job.status["phase"]) == ("QuotaPending", "Pending")
+        status = settled(job.status, "the quota is in use")
+        assert (status["reason"], status["phase"]) == ("QuotaPending", "Pending")
         assert job.wait_for_event("QuotaPending")["type"] == "Normal"
-        assert job.pods() == {}, "one would fit, and two are needed"
+        assert settled(job.pods(), "the quota is in use") == {}, "one would fit, and two are needed"
 
         other.scale(1)
         other.wait_for_round(1, after=three)
         part = job.wait_for_round(3)
         before = job.wait_for_training(3)
-        assert said(job, "1 of 4 workers wait for quota")
-        assert admitted(job) + admitted(other) == 4
+        wait_until("one to wait", lambda: said(job, "1 of 4 workers wait for quota"), TOLD_SECONDS, job.summary)
+        held = "all quota to be in use"
+        wait_until(held, lambda: admitted(job) + admitted(other) == 4, TOLD_SECONDS, lambda: workloads(job))
         other.wait_for_training(1)
         (pod,) = other.member_pods()
         touch(pod, TRAINER, "/tmp/finish")
@@ -49,7 +52,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         job.wait_for_round(4, after=part)
         job.wait_for_training(4, other_than=before)
         wait_until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS, job.summary)
-        assert (job.status["restarts"], job.status["replicas"]) == (0, 4)
+        assert (job.restarts, settled(job.status["replicas"], "all of them train")) == (0, 4)
         wait_until("the ended job's quota to go back", lambda: not workloads(other), TOLD_SECONDS)
 
 
@@ -58,8 +61,9 @@ def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, 
     with queue("contended-gangs", 4, job.namespace, other.namespace):
         apply_gang(job, "contended-gangs", replicas=4, minReplicas=2, maxRestarts=0)
         full, before = job.wait_for_round(4), job.wait_for_training(4)
+        wait_until("a checkpoint", lambda: job.saved_step() >= before.step, TRAINING_SECONDS, job.summary)
         apply_gang(other, "contended-gangs", priority="high", replicas=2, minReplicas=2)
-        assert "Preempted to accommodate a workload" in job.wait_for_event("QuotaLost")["message"]
+        job.wait_for_event("QuotaLost", "Preempted to accommodate a workload")
         other.wait_for_round(2)
         part = job.wait_for_round(2, after=full)
         training = job.wait_for_training(2, other_than=before)
@@ -69,7 +73,7 @@ def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, 
         other.namespace.kubectl("delete", "elasticjob", other.name)
         job.wait_for_round(4, after=part)
         job.wait_for_training(4, other_than=training)
-        assert job.status["restarts"] == 0
+        assert job.restarts == 0
 
 
 @pytest.mark.extended
@@ -80,13 +84,14 @@ def test_suspended_it_gives_all_quota_back_and_its_pods_are_no_business_of_kueue
         for pod in job.pods().values():
             assert "schedulingGates" not in pod["spec"]
             assert QUEUE not in pod["metadata"]["labels"]
-        assert [one["metadata"]["name"] for one in workloads(job)] == [f"{job.name}-0"]
+        held = settled(workloads(job), "all of them train")
+        assert [one["metadata"]["name"] for one in held] == [f"{job.name}-0"]
         job.patch(json.dumps({"spec": {"suspend": True}}))
         job.wait_for_no_pods()
         wait_until("its Workload to go", lambda: not workloads(job), TOLD_SECONDS)
         job.patch(json.dumps({"spec": {"suspend": False}}))
         job.wait_for_round(2, after=formed)
-        assert job.status["restarts"] == 0
+        assert job.restarts == 0
 
 
 @pytest.mark.extended
@@ -96,10 +101,10 @@ def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, o
         other.wait_for_round(3)
         apply_gang(job, "patient-gangs", replicas=4, minReplicas=4)
         wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
-        (asked,) = workloads(job)
+        (asked,) = settled(workloads(job), "it waits")
         job.patch(json.dumps({"spec": {"replicas": 3, "minReplicas": 3}}))
         wait_until("the Workload to ask for less", lambda: asks_for(job) == [3], TOLD_SECONDS, job.summary)
-        (changed,) = workloads(job)
+        (changed,) = settled(workloads(job), "it waits")
         assert changed["metadata"]["uid"] == asked["metadata"]["uid"]
         other.scale(1)
         job.wait_for_round(3)
@@ -120,7 +125,7 @@ def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -
         apply_gang(job, "default", replicas=2, minReplicas=2)
         told = wait_until("the condition", lambda: said(job, "Kueue wants quota"), TOLD_SECONDS, job.summary)
         assert "(in the queue default): name the LocalQueue otherwise" in told
-        assert job.status.get("reason", "") == "SchedulingGated"
+        assert settled(job.status["reason"], "written with the condition") == "SchedulingGated"
         job.namespace.kubectl("delete", "elasticjob", job.name)
         job.wait_for_no_pods()  # Kueue has to let them go before it is gone
 

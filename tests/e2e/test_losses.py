@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from e2e.disruption import freeze_container, signal_worker_process, wake_container
-from e2e.job import AGENT, IMAGE, SIDECAR, TRAINER, Job, place
+from e2e.disruption import freeze_container, signal_worker_process, touch, wake_container
+from e2e.job import AGENT, IMAGE, SIDECAR, TOLD_SECONDS, TRAINER, Job, place
 from e2e.kube import wait_until
 
 
@@ -39,14 +39,18 @@ def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
 
 
 def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(job: Job) -> None:
-    # three seconds later: else the kubelet may tell of the container's end before the sidecar has of the agent's
-    job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; sleep 3; exit 0"]})
+    # not at once: else the kubelet may tell of the container's end before the sidecar has of the agent's
+    waits = "until [ -e ${TMPDIR:-/tmp}/end ]; do sleep 0.1; done"
+    job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; {waits}; exit 0"]})
     first, _ = job.wait_for_round(2), job.wait_for_training(2)
-    signal_worker_process(job.member_pods()[1], TRAINER)
+    lost = job.member_pods()[1]
+    signal_worker_process(lost, TRAINER)
+    wait_until("the agent to be missed", lambda: job.told(first), TOLD_SECONDS, job.summary)
+    touch(lost, TRAINER, "/tmp/end")
     new = job.wait_for_round(2, after=first)
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
-    assert job.pod(1)["metadata"]["name"] == "train-1-1"
-    assert job.status["restarts"] == 1
+    job.wait_for_pod("train-1-1")
+    assert job.restarts == 1
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.extended)])

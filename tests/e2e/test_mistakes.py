@@ -271,9 +271,6 @@ def test_a_cause_is_told_once_however_the_kubelet_puts_it(job: Job) -> None:
     """It says in turn that it could not pull an image, and that it waits to try again."""
     job.apply(replicas=2, trainer={"image": "localhost:1/nowhere:1"})
 
-    def told() -> list[str]:
-        return [event["message"] for event in job.events() if event["reason"] == "ImagePull"]
-
     def backs_off() -> bool:
         waiting = [
             status["state"].get("waiting", {}).get("reason")
@@ -284,5 +281,4 @@ def test_a_cause_is_told_once_however_the_kubelet_puts_it(job: Job) -> None:
         return {"ErrImagePull", "ImagePullBackOff"} <= set(waiting)
 
     wait_until("both of the kubelet's words", backs_off, TOLD_SECONDS, job.summary)
-    wait_until("the event ImagePull", told, TOLD_SECONDS, job.events)
-    assert len(told()) == 1
+    job.wait_for_the_only_event("ImagePull")

@@ -44,7 +44,7 @@ def test_newcomers_and_replacements_are_beside_those_of_their_zone(job: Job, zon
     job.wait_for_training(4, other_than=training)
     assert zones_of(job, zones) == zone_of, "the replacement is where there is room for it"
     assert third.members == (near, 0, 1, far), "without rankOrder the replacement has rank 0"
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
 
 
 def test_a_round_says_which_nodes_lack_the_label(job: Job) -> None:

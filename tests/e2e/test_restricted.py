@@ -6,6 +6,7 @@ import pytest
 from e2e.job import Job
 from e2e.kube import Namespace, Object, kubectl, succeed
 from e2e.test_chart import CHART
+from support.waiting import settled
 
 pytestmark = pytest.mark.real
 
@@ -41,7 +42,7 @@ def test_a_job_trains_and_scales(restricted: Namespace, job: Job) -> None:
 def test_a_template_that_asks_for_more_is_told(restricted: Namespace, job: Job) -> None:
     job.apply(replicas=1)
     job.wait_for_event("CreateFailed", 'violates PodSecurity "restricted:latest"')
-    assert not job.pods()
+    assert not settled(job.pods(), "none is let in")
 
 
 @pytest.mark.extended

@@ -40,7 +40,7 @@ def test_no_step_is_lost_when_the_job_is_scaled(saving: Job, warm: bool) -> None
     saving.wait_for_round(2, after=second)
     shrunk = saving.wait_for_training(2, other_than=grown)
     assert_no_step_was_lost(saving, grown, shrunk, ranks=2)
-    assert saving.status["restarts"] == 0
+    assert saving.restarts == 0
 
 
 def assert_no_step_was_lost(job: Job, before: Training, after: Training, ranks: int) -> None:
@@ -65,7 +65,11 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
     saving.wait_for_training(2)
     progress = wait_until("the progress", lambda: saving.status.get("progress"), REPORTED_SECONDS, saving.summary)
     assert progress["metrics"]["rank"] == 0
-    assert re.fullmatch(r"[1-9]\d*/1000000", row(saving.namespace, "ej", "train")["STEP"])
+
+    def step() -> str:
+        return row(saving.namespace, "ej", "train").get("STEP", "")
+
+    wait_until("the column STEP", lambda: re.fullmatch(r"[1-9]\d*/1000000", step()), REPORTED_SECONDS, step)
     wait_until("each worker's own", lambda: ranks_reported(saving.namespace) == [0, 1], REPORTED_SECONDS)
     saving.finish_training()
     saving.wait_for_condition("Complete")
@@ -95,7 +99,7 @@ def test_a_job_that_reports_and_is_written_to_stays_in_one_round(saving: Job) ->
     assert number > WRITTEN_SECONDS / 10
     saving.wait_for_steps(before, int(WRITTEN_SECONDS / 2))  # the same group: no process was started again
     assert [one.number for one in saving.rounds()] == [1]
-    assert saving.status["restarts"] == 0
+    assert saving.restarts == 0
 
 
 def ranks_reported(namespace: Namespace) -> list[int]:

@@ -18,4 +18,4 @@ def test_no_round_has_another_size(job: Job) -> None:
     job.wait_for_round(4, after=whole)
     job.wait_for_training(4, other_than=training)
     assert {len(one.members) for one in job.rounds()} == {2, 4}, "three were there for a while"
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0

@@ -11,6 +11,7 @@ from e2e.disruption import touch
 from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, TRAINER, Job, restarts
 from e2e.kube import wait_until
 from elasticjob_cli.why.answer import why
+from support.waiting import settled
 
 SHORT_SECONDS = 5
 
@@ -19,7 +20,7 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     job.apply(replicas=2, maxReplicas=3, spareReplicas=1)
     formed, training = job.wait_for_round(2), job.wait_for_training(2)
     job.wait_for_spare()
-    assert job.status["replicas"] == 2
+    assert settled(job.status["replicas"], "written with the spares") == 2
     wide = job.namespace.kubectl("get", "elasticjob", job.name, "--output=wide", "--no-headers=false")
     assert "SPARES" in wide.splitlines()[0].split()
 
@@ -30,7 +31,7 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert formed.reason == f"worker {first} lost: its pod was deleted; spare {spare} takes rank 0"
     training = job.wait_for_training(2, other_than=training)
     job.wait_for_spare()
-    assert job.pod(first)["metadata"]["name"] == f"train-{first}-1"
+    job.wait_for_pod(f"train-{first}-1")
     assert job.rounds()[-1] == formed, "a spare that joins ends no round"
 
     job.scale(3)
@@ -38,12 +39,13 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert (formed.members, formed.reason) == ((spare, second, first), "scaled from 2 to 3")
     training = job.wait_for_training(3, other_than=training)
     job.wait_for_spare()
+    waiting = job.pod(3)
 
     job.scale(2)
     formed = job.wait_for_round(2, after=formed)
     assert formed.members == (spare, second)
     job.wait_for_training(2, other_than=training)
-    assert 3 in job.pods(), "no spare goes for a scale-down"
+    assert job.pod(3)["metadata"]["uid"] == waiting["metadata"]["uid"], "no spare goes for a scale-down"
 
 
 def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None:
@@ -55,9 +57,13 @@ def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None
         return job.status.get("reason", "") == "NotJoined" and told in job.condition("Rendezvoused")["message"]
 
     wait_until("the spare to be named", named, STARTED_SECONDS, job.summary)
-    answer = why(job.scene())
-    assert answer.full
-    assert "A spare is missing: worker 1, whose trainer has run for " in answer.paragraph
+    missing = "A spare is missing: worker 1, whose trainer has run for "
+
+    def explained() -> bool:
+        answer = why(job.scene())
+        return answer.full and missing in answer.paragraph
+
+    wait_until("`why` to name the spare", explained, TOLD_SECONDS, lambda: why(job.scene()).paragraph)
 
 
 @pytest.mark.on_workers
@@ -84,7 +90,7 @@ def test_more_spares_than_there_is_room_for_end_no_job(job: Job) -> None:
     job.wait_for_training(1, other_than=training)
     touch(job.member_pods()[0], TRAINER, "/tmp/finish")
     job.wait_for_condition("Complete")
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
 
 
 def set_timeouts(job: Job, seconds: int) -> None:
@@ -113,4 +119,4 @@ def test_a_spare_is_on_another_node_and_its_failure_breaks_nothing(job: Job) -> 
     job.wait_for_spare()
     job.wait_for_steps(training, 5)
     assert job.rounds() == [formed]
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0

@@ -7,6 +7,7 @@ import pytest
 
 from e2e.job import ROUND_SECONDS, Job, manifest
 from e2e.kube import Object, wait_until
+from support.waiting import settled
 
 Change = Callable[[Object], None]
 
@@ -54,7 +55,7 @@ def test_a_wrong_template_is_told(job: Job, change: Change, sentence: str) -> No
     assert condition["reason"] == "Invalid"
     assert sentence in condition["message"]
     job.wait_for_event("TemplateInvalid", sentence)
-    assert not job.pods()
+    assert not settled(job.pods(), "a wrong template makes none")
 
 
 def test_a_corrected_template_starts_the_job(job: Job) -> None:
@@ -85,7 +86,7 @@ def test_pods_that_an_earlier_job_left_behind_do_not_keep_another_from_training(
     job.apply(replicas=2)
     job.wait_for_round(2)
     former = job.uid
-    left = {pod["metadata"]["uid"] for pod in job.pods().values()}
+    left = {pod["metadata"]["uid"] for pod in settled(job.pods(), "both train").values()}
     job.namespace.kubectl("delete", "elasticjob", job.name, "--cascade=orphan")
     job.apply(replicas=2)
 
@@ -93,10 +94,11 @@ def test_pods_that_an_earlier_job_left_behind_do_not_keep_another_from_training(
         return job.uid != former and job.rendezvous.get("phase") == "Formed"
 
     wait_until("the new job's round", trains, ROUND_SECONDS, job.summary)
-    names = {pod["metadata"]["name"] for pod in job.namespace.list("pods")}
+    pods = settled(job.namespace.list("pods"), "all train, or were left behind")
+    names = {pod["metadata"]["name"] for pod in pods}
     assert names == {f"{job.name}-{index}-{number}" for index in (0, 1) for number in (0, 1)}
-    assert left < {pod["metadata"]["uid"] for pod in job.namespace.list("pods")}
-    assert job.status["restarts"] == 0
+    assert left < {pod["metadata"]["uid"] for pod in pods}
+    assert job.restarts == 0
     job.namespace.kubectl("delete", "pod", f"{job.name}-1-1", "--now")
 
     def replaced() -> bool:

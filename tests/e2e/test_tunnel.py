@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.job import TRAINER, Job
+from support.waiting import settled
 
 pytestmark = pytest.mark.real
 
@@ -34,7 +35,8 @@ CLOSED = {"closed", "ConnectionResetError", "SSLError", "SSLEOFError", "SSLZeroR
 def call(job: Job, port: int, how: str = "plain") -> str:
     """From the pod of rank 1 to the pod of rank 0."""
     zero, one = job.member_pods()
-    name = f"round-{job.rendezvous['round']}.{job.uid}.elasticjob"
+    number = settled(job.rendezvous["round"], "nothing changes this job")
+    name = f"round-{number}.{job.uid}.elasticjob"
     caller = ["python3", "-c", CALLER, zero["status"]["podIP"], str(port), how, name]
     return job.namespace.kubectl("exec", one["metadata"]["name"], "--container", TRAINER, "--", *caller).strip()
 

@@ -4,7 +4,8 @@
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
 training after a new round from the one before. Each step is reported as well. `touch /tmp/finish` in any worker ends
 it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB, `touch /tmp/spin` lets it turn in a loop until
-`touch /tmp/calm`, `echo 300 > /tmp/queued` has it report so much work.
+`touch /tmp/calm`, `echo 300 > /tmp/queued` has it report so much work. FINISH_SECONDS says, by rank,
+how long each goes on after the last step; `touch /tmp/saved` ends that.
 """
 
 import os
@@ -27,7 +28,7 @@ FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
 EXIT_CODE = int(os.environ.get("EXIT_CODE", "0"))  # with which the highest rank, and no other, ends at that step
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
 TMP = Path(tempfile.gettempdir())
-FINISH, GROW, SPIN, CALM, QUEUED = (TMP / name for name in ("finish", "grow", "spin", "calm", "queued"))
+FINISH, GROW, SPIN, CALM, QUEUED, SAVED = (TMP / name for name in ("finish", "grow", "spin", "calm", "queued", "saved"))
 CHECKPOINT = Path(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])
 
 
@@ -56,7 +57,9 @@ def main() -> None:
             break
     processes.leave()
     # by rank: how long this worker goes on after the last step, as if it saved a large model
-    time.sleep(FINISH_SECONDS[min(rank, len(FINISH_SECONDS) - 1)])
+    end = time.monotonic() + FINISH_SECONDS[min(rank, len(FINISH_SECONDS) - 1)]
+    while time.monotonic() < end and not SAVED.exists():
+        time.sleep(min(0.1, max(0.0, end - time.monotonic())))
     print("saved", flush=True)
 
 

@@ -13,8 +13,8 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from e2e.kube import Failed, Object, wait_until
 from plane.kubelet import Kubelet
 from plane.pod_run import PodRun
 from plane.sandbox import marked
-from support import ControlPlane
+from support import ControlPlane, lateness
 
 T = TypeVar("T")
 
@@ -86,6 +86,29 @@ class ProcessCluster:
         done = subprocess.run(command, input=bodies, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
         if done.returncode:
             raise Failed(f"{' '.join(command)}\n{done.stderr}")
+
+    @contextmanager
+    def late_operators(self) -> Iterator[None]:
+        """The operators stand still now and then, if lateness is wanted: for less time than their Lease lasts."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._delay_operators, args=(over,), name="late operators")
+        if lateness.is_wanted():
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if thread.ident:
+                thread.join()
+
+    def _delay_operators(self, over: threading.Event) -> None:
+        while not over.wait(1):
+            late = lateness.seconds("operator")
+            runs = [run for run in self._kubelet.runs() if run.body["metadata"]["namespace"] == chart.NAMESPACE]
+            for number in (signals.SIGSTOP, signals.SIGCONT) if late else ():
+                for run in runs:
+                    self._loop.call_soon_threadsafe(run.signal, number)
+                over.wait(late if number == signals.SIGSTOP else 0)
 
     async def _open(self) -> None:
         token = json.loads(self.kubeconfig.read_text())["users"][0]["user"]["token"]

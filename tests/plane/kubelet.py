@@ -143,9 +143,11 @@ class Kubelet:
         await self.http.close()
         await self.api.close()
 
+    def runs(self) -> list[PodRun]:
+        return [run for node in list(self.nodes.values()) for run in list(node.pods.values())]
+
     def run_of(self, namespace: str, name: str) -> PodRun | None:
-        every = (run for node in self.nodes.values() for run in node.pods.values())
-        found = [run for run in every if run.name == name and run.body["metadata"]["namespace"] == namespace]
+        found = [run for run in self.runs() if run.name == name and run.body["metadata"]["namespace"] == namespace]
         return found[-1] if found else None
 
     # --- pods
@@ -169,7 +171,7 @@ class Kubelet:
             there = {item["metadata"]["uid"] for item in listing["items"]}
             for item in listing["items"]:
                 self._see("ADDED", item)
-            for run in [run for node in self.nodes.values() for run in node.pods.values()]:
+            for run in self.runs():
                 if run.uid not in there:
                     run.gone()
             version = listing["metadata"]["resourceVersion"]

@@ -16,7 +16,7 @@ import aiohttp
 
 from plane.sandbox import CannotStart, Log, LogFile, Running, Sandbox
 from support import kubelet as rules
-from support import pod_life
+from support import lateness, pod_life
 from support.api_client import ApiError, Object
 
 if TYPE_CHECKING:
@@ -258,6 +258,7 @@ class PodRun:
     async def _tell(self) -> None:
         while True:
             await self._changed.wait()
+            await asyncio.sleep(lateness.seconds("kubelet"))
             await self.node.awake.wait()
             self._changed.clear()
             await self._write()

@@ -3,7 +3,8 @@
 
     python -m support.flakes LEVEL N [EXPRESSION]
 
-It starts the level's own target of make, and reads what pytest reports (`support.second_run`).
+It starts the level's own target of make, and reads what pytest reports (`support.second_run`). With lateness on purpose
+(`support.lateness`) each round has a seed of its own.
 """
 
 import json
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support import lateness
 from support.second_run import REPORTS
 
 LEVELS = ("unit", "api", "plane", "contract", "e2e")
@@ -83,8 +85,11 @@ def run_round(level: str, expression: str, number: int) -> list[dict[str, Any]]:
     reports, log = DIRECTORY / f"reports-{number}", DIRECTORY / f"round-{number}.log"
     reports.unlink(missing_ok=True)
     command = ["make", level, *([f"K={expression}"] if expression else [])]
+    late = {lateness.SEED: f"{os.environ[lateness.SEED]}.{number}"} if lateness.is_wanted() else {}
     with log.open("w") as output:
-        subprocess.run(command, env=os.environ | {REPORTS: str(reports)}, stdout=output, stderr=output, check=False)
+        subprocess.run(
+            command, env=os.environ | late | {REPORTS: str(reports)}, stdout=output, stderr=output, check=False
+        )
     if not reports.exists():
         tail = "\n".join(log.read_text().splitlines()[-TAIL_LINES:])
         others = ", ".join(other for other in LEVELS if other != level)

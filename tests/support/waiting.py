@@ -47,6 +47,15 @@ def wait_until(
     return found
 
 
+def settled(value: T, why: str) -> T:
+    """`value`, which is read outside of a wait and is final: `why` says what keeps it from moving on.
+
+    An assertion on anything else that moves is one about a moment; `support.moments` finds those.
+    """
+    assert why
+    return value
+
+
 async def until(
     condition: Callable[[], Any], what: str | None = None, seconds: float = DEADLINE, pause: float = 0.001
 ) -> Any:

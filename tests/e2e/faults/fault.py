@@ -101,7 +101,7 @@ class Fault:
         self.training = self.job.wait_for_training(len(self.first.members))
         self.pods = self.job.member_pods()
         self.row.rounds_before = len(self.job.rounds())
-        self.restarts = self.job.status.get("restarts", 0)
+        self.restarts = self.job.restarts
         if self.warm and self.whole:
             what = "all processes for the next round to be prestarted"
             wait_until(what, lambda: all(self.job.log(pod).is_prestarted() for pod in self.pods), PRESTARTED_SECONDS)
@@ -147,8 +147,8 @@ class Fault:
         return max(self.job.logged(pod, f"round {new.number}: rank") for pod in self.job.member_pods()) - self.struck
 
     def survivors(self) -> list[Object]:
-        """The first round's pods whose trainers still run as they did, the victim apart."""
-        alive = {pod["metadata"]["uid"]: pod for pod in self.job.pods().values()}
+        """The first round's pods whose trainers still run as they did, in the round of now, the victim apart."""
+        alive = {pod["metadata"]["uid"]: pod for pod in self.job.member_pods()}
         return [
             now
             for before in self.pods

@@ -67,7 +67,7 @@ def test_api_slow(begin_with_two: Callable[..., Fault]) -> None:
         fault.strike()
         fault.job.delete_pod(pods[1])
         fault.formed(2)
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
 
 
 def request_seconds(fault: Fault) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from e2e.disruption import freeze_container, kill_container, wake_container
 from e2e.faults.fault import Fault
+from e2e.job import Job, status_of
 from e2e.kube import Namespace, Object, wait_until
 from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, stood_down, take_over
 
@@ -25,7 +26,8 @@ def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
 
     stopped = take_over(job, operator, lambda pod: operator.delete("pod", name(pod)))
     fault.unbroken()
-    assert job.condition("TemplateValid")["status"] == "True", job.condition("TemplateValid")["message"]
+    job.wait_for_condition("TemplateValid")
+    assert [one for one in conditions(job, "TemplateValid") if one["status"] == "False"] == []
     job.namespace.delete("resourcequota", "full")
     fault.next_leader(stopped, within=2)
 
@@ -75,7 +77,7 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     assert new.number == fault.next_number
     assert job.rounds()[-1] == new
     assert new.reason == "scaled from 2 to 3"
-    assert sorted(job.pod_states.present()) == ["train-0-0", "train-1-0", "train-2-0"]
+    assert sorted({one.name for one in job.pod_states.sightings}) == ["train-0-0", "train-1-0", "train-2-0"]
     fault.next_leader(frozen, within=20)
 
 
@@ -95,6 +97,12 @@ def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
         wait_until("the old leader to stand down", lambda: stood_down(operator, old), 60)
     fault.unbroken()
     fault.next_leader(deleted, within=20)
+
+
+def conditions(job: Job, kind: str) -> list[Object]:
+    """All states of a condition that were seen."""
+    seen = (one for sighting in job.jobs.of(job.name) for one in status_of(sighting).get("conditions", ()))
+    return [one for one in seen if one["type"] == kind]
 
 
 def name(pod: Object) -> str:

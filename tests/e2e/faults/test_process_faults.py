@@ -29,7 +29,7 @@ def formed_again(fault: Fault) -> list[Object]:
     assert new.members == (0, 1)
     pods = fault.job.member_pods()
     assert [pod["metadata"]["uid"] for pod in pods] == [pod["metadata"]["uid"] for pod in fault.pods]
-    assert fault.job.status["restarts"] == fault.restarts + 1
+    assert fault.job.restarts == fault.restarts + 1
     return pods
 
 
@@ -74,7 +74,7 @@ def test_oom_killed(fault_of_two: Fault) -> None:
 def test_sidecar_killed(fault_of_two: Fault) -> None:
     """Rank 0's, through which all reach the store."""
     fault = fault_of_two
-    before = fault.job.status.get("restarts", 0)
+    before = fault.job.restarts
     fault.strike()
     kill_container(fault.pods[0], SIDECAR)
     new = fault.formed(2)
@@ -82,4 +82,4 @@ def test_sidecar_killed(fault_of_two: Fault) -> None:
     assert new.number == fault.next_number
     assert new.reason == "worker 0's sidecar was restarted"
     assert len(fault.survivors()) == 2, "the trainer's container ran on"
-    assert fault.job.status.get("restarts", 0) == before
+    assert fault.job.restarts == before

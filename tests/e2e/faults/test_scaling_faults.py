@@ -9,6 +9,9 @@ from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, restarts, status_of
 from e2e.kube import Object, wait_until
 from elasticjob_torch.wire import LEFT_EXIT_CODE
+from support.waiting import settled
+
+FULL = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}}
 
 
 def scale(fault: Fault, *targets: int) -> None:
@@ -28,7 +31,7 @@ def test_scale_up(fault: Fault) -> None:
     assert new.members == (0, 1, 2, 3), "members of the last round keep their ranks"
     assert new.reason == "scaled from 2 to 4"
     assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0, 0, 0], "no trainer was started again"
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
 
 
 @pytest.mark.real
@@ -44,7 +47,7 @@ def test_scale_down(fault: Fault) -> None:
     assert new.members == (0, 1)
     assert new.reason == "scaled from 3 to 2"
     assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0]
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
     assert exit_code(fault.job, "train-2-0") == LEFT_EXIT_CODE
     wait_until("the victim's pod to be gone", lambda: "train-2-0" not in fault.job.pod_states.present(), 30)
 
@@ -70,7 +73,7 @@ def test_scale_burst(fault: Fault) -> None:
     new = fault.formed(4)
     assert new.number == fault.next_number, "three steps cost one round"
     assert new.reason == "scaled from 1 to 4"
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
 
 
 @pytest.mark.fault("scale-up-down")
@@ -82,7 +85,7 @@ def test_scale_up_down(fault: Fault) -> None:
         "the newcomer to be gone", lambda: sorted(fault.job.pod_states.present()) == ["train-0-0", "train-1-0"], 60
     )
     fault.unbroken()
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
 
 
 @pytest.mark.fault("scale-down-up", told=2.0, warm=True)
@@ -95,11 +98,12 @@ def test_scale_down_up(fault: Fault) -> None:
     fault.job.scale(3)
     new = fault.formed(3)
     assert new.members == (0, 1, 2)
-    assert fault.job.member_pods()[0]["metadata"]["name"] == "train-0-0"
-    assert restarts(fault.job.member_pods()[0]) == 0
-    assert fault.job.status["restarts"] == 0
+    pods = fault.job.member_pods()
+    assert pods[0]["metadata"]["name"] == "train-0-0"
+    assert restarts(pods[0]) == 0
+    assert fault.job.restarts == 0
     assert len(fault.job.rounds()) <= fault.row.rounds_before + 2
-    names = {pod["metadata"]["name"] for pod in fault.job.member_pods()}
+    names = {pod["metadata"]["name"] for pod in pods}
     assert names <= {"train-0-0", "train-1-0", "train-1-1", "train-2-1"}, names
 
 
@@ -114,16 +118,19 @@ def test_suspend_forming(fault: Fault) -> None:
     """A job that is suspended while its second round forms: its pods go, the state stays, and it resumes."""
     job = fault.job
     pods = fault.start(2)
+    job.namespace.apply(FULL)  # or the round would be formed when its replacement runs, however soon that is
+    job.wait_for_quotas()
     job.delete_pod(pods[1])
     wait_until("the next round to be opened", lambda: job.rendezvous["round"] == fault.next_number, 30, job.summary)
     job.patch(json.dumps({"spec": {"suspend": True}}))
     job.wait_for_condition("Suspended")
     job.wait_for_no_pods()
-    assert job.rendezvous["phase"] == "Forming"
+    assert settled(job.rendezvous["phase"], "the quota lets no pod in") == "Forming"
     assert job.rounds()[-1] == fault.first
+    job.namespace.delete("resourcequota", "full")
 
     fault.strike()
     job.patch(json.dumps({"spec": {"suspend": False}}))
     new = fault.formed(2)
     assert new.number == fault.next_number
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0

@@ -5,22 +5,21 @@ import pytest
 
 from e2e.disruption import container_status, freeze_container
 from e2e.faults.fault import Fault
-from e2e.job import TRAINER, Job, has_started, restarts, wall, warm_restart
+from e2e.job import TRAINER, Job, Round, has_started, restarts, wall, warm_restart
 from e2e.kube import wait_until
+from support.waiting import settled
 
 
 @pytest.mark.fault("pod-deleted", told=2.0, warm=True)
 def test_pod_deleted(fault: Fault) -> None:
-    delete(fault, rank=2)
-    assert fault.job.rounds()[-1].members == (0, 1, 2)
+    assert delete(fault, rank=2).members == (0, 1, 2)
 
 
 @pytest.mark.real
 @pytest.mark.fault("pod-deleted-rank0", told=2.0, warm=True)
 def test_pod_deleted_rank0(fault: Fault) -> None:
     """Behind rank 0's sidecar the round's store serves: its loss is the same as any other."""
-    delete(fault, rank=0)
-    assert fault.job.rounds()[-1].members == (0, 1, 2), "survivors keep their ranks, the newcomer has the free one"
+    assert delete(fault, rank=0).members == (0, 1, 2), "survivors keep their ranks, the newcomer has the free one"
 
 
 @pytest.mark.fault("pod-deleted-spare", told=2.0, warm=True)
@@ -35,13 +34,14 @@ def test_pod_deleted_spare(fault: Fault) -> None:
 
     assert (new.number, new.members) == (fault.next_number, (*others, index))
     assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
-    assert fault.job.status["restarts"] == 0
+    assert fault.job.restarts == 0
     fault.job.wait_for_spare()
-    assert fault.job.pod(lost)["metadata"]["name"] == f"train-{lost}-1"
+    fault.job.wait_for_pod(f"train-{lost}-1")
     assert fault.job.rounds()[-1] == new, "a spare that joins ends no round"
 
 
-def delete(fault: Fault, rank: int) -> None:
+def delete(fault: Fault, rank: int) -> Round:
+    """Delete a member's pod; return the round that follows."""
     victim = fault.start(3)[rank]
     fault.strike()
     fault.job.delete_pod(victim)
@@ -49,9 +49,10 @@ def delete(fault: Fault, rank: int) -> None:
 
     assert new.number == fault.next_number
     assert new.reason == f"worker {rank} lost: its pod was deleted"
-    assert fault.job.pod(rank)["metadata"]["name"] == f"train-{rank}-1"
+    assert fault.job.member_pods()[rank]["metadata"]["name"] == f"train-{rank}-1"
     assert len(fault.survivors()) == 2
-    assert fault.job.status["restarts"] == 0, "the loss of a pod never counts against the budget"
+    assert fault.job.restarts == 0, "the loss of a pod never counts against the budget"
+    return new
 
 
 @pytest.mark.torchrun
@@ -64,7 +65,7 @@ def test_crash_loop(fault: Fault) -> None:
 
     assert failed["reason"] == "Failed"
     assert "failure 3, and maxRestarts is 2" in failed["message"]
-    assert job.status["phase"] == "Failed"
+    assert settled(job.status["phase"], "written with the condition") == "Failed"
     assert [one.number for one in job.rounds()] == [1, 2, 3], "one new round for each restart that is allowed"
     assert job.wait_for_event("Failed")["type"] == "Warning"
     job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=240s")
@@ -80,14 +81,10 @@ def test_image_missing(fault: Fault) -> None:
     fault.strike()
     job.apply(replicas=2, trainer={"image": "elasticjob/no-such-image:dev", "imagePullPolicy": "Never"})
 
-    def told() -> bool:
-        return "no-such-image" in job.condition("Rendezvoused")["message"]
-
-    wait_until("the condition to name the image", told, 60, job.summary)
-    assert job.condition("Rendezvoused")["status"] == "False"
-    assert job.status["restarts"] == 0
+    told = job.wait_for_condition("Rendezvoused", "False", message="no-such-image")
+    assert job.restarts == 0
     assert not job.rounds()
-    fault.row.detail = job.condition("Rendezvoused")["message"]
+    fault.row.detail = told["message"]
 
 
 @pytest.mark.real
@@ -119,7 +116,7 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     assert new.reason == "worker 0 lost: it did not serve the round's store in time"
     assert new.members == (0, 1)
     assert restarts(job.pod(1)) == 0, "its trainer went on to the next round"
-    assert job.status["restarts"] == 0
+    assert job.restarts == 0
 
 
 def has_joined(job: Job, name: str) -> bool:

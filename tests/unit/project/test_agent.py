@@ -53,7 +53,8 @@ def test_it_joins_restarts_its_script_tells_of_a_failure_and_finishes(sidecar: S
             assert agent.stdout.readline() == "0 2\n"
             sidecar.tell(round=2, phase="Formed", waiting=1)
             assert agent.stdout.readline() == "1 3\n"
-            end.write_text("no such data")
+            (tmp_path / "text").write_text("no such data")
+            (tmp_path / "text").rename(end)  # whole: the script reads it as soon as it is there
             assert agent.stdout.readline() == "0 1\n"
             end.touch()
             assert agent.wait() == 0

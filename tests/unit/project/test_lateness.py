@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lateness on purpose is there only where it is wanted, and the same again by the same seed."""
+
+import pytest
+
+from support import lateness
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    lateness._choices.cache_clear()
+
+
+def times(who: str) -> list[float]:
+    return [lateness.seconds(who) for _ in range(50)]
+
+
+def test_nobody_is_late_unless_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(lateness.SEED, raising=False)
+    assert times("operator") == [0.0] * 50
+
+
+def test_each_is_late_by_itself_now_and_then_and_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lateness.SEED, "7")
+    operator, watch = times("operator"), times("watch")
+    assert operator != watch
+    assert 0 < sum(map(bool, operator)) < 50
+    assert max(operator) <= lateness.MOST_SECONDS
+    lateness._choices.cache_clear()
+    assert times("operator") == operator
