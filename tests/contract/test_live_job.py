@@ -28,8 +28,7 @@ from elasticjob_torch.agent import busy, going_on
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
 
-# longer than a sidecar pauses between two tries to write, and than news of a change take on a machine that is busy
-NEWS_SECONDS = 15.0
+NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 
 
 @contextlib.contextmanager
