@@ -23,7 +23,6 @@ from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Explanation as Reply
 from elasticjob_cli.why.answer import why
-from elasticjob_cli.why.causes import Cause
 from support.scenes import record
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +66,7 @@ def scene_of(namespace: Namespace, job: str) -> Scene:
     return gather(cluster_of(namespace.name), job)
 
 
-def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
+def told(namespace: Namespace, job: str, cause: str, sentence: str) -> Reply:
     """What `why` says once it names the cause first, in these words: as pods start, others come and go beside it."""
     seen: list[str] = []
 
@@ -75,7 +74,7 @@ def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
         scene = scene_of(namespace, job)
         reply = why(scene)
         seen.append(reply.paragraph)
-        if [one.cause for one in reply.findings[:1]] != [cause] or sentence not in reply.paragraph:
+        if [one.reason for one in reply.causes[:1]] != [cause] or sentence not in reply.paragraph:
             return None
         record(job, scene)
         return reply
@@ -178,7 +177,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     assert (rounds[-1]["cause"], rounds[-1]["counted"]) == ("Restarted", False)
 
     assert "All workers have ended after" in ej("suspend", "train").output
-    assert [one["cause"] for one in ej.json("why", "train")["why"]["findings"]] == ["Suspended"]
+    assert [one["reason"] for one in ej.json("why", "train")["why"]["causes"]] == ["Suspended"]
     assert "Round 4 (2 workers) formed after" in ej("resume", "train").output
     late = ej("scale", "train", "3", "--timeout", "0.1")
     assert late.code == 4
