@@ -38,7 +38,7 @@ class UntimedCondition(NamedTuple):
     message: str
 
 
-def findings_of(report: Report) -> Iterator[UntimedCondition]:
+def conditions_of(report: Report) -> Iterator[UntimedCondition]:
     state, problem = report.decision.state, report.problem
     yield UntimedCondition(
         "TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or ""
@@ -131,13 +131,13 @@ def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
     return sorted(found.values(), key=lambda one: (ORDER[one[0].reason], one[1][0]))
 
 
-def reason_of(report: Report, findings: tuple[UntimedCondition, ...]) -> str:
+def reason_of(report: Report, conditions: tuple[UntimedCondition, ...]) -> str:
     """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
     if report.of(FinishingFound).waits and not _obstacle(report):
         return Reason.FINISHING
-    rendezvoused = next(one for one in findings if one.type == RENDEZVOUSED)
+    rendezvoused = next(one for one in conditions if one.type == RENDEZVOUSED)
     if rendezvoused.status != "True":
         return rendezvoused.reason
     if report.of(Network).sentence:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knowledge of a script's imports: the notes of each training process, the findings of prestarted ones, and the
+"""The knowledge of a script's imports: the notes of each training process, what prestarted ones found, and the
 list for others.
 
 It starts no process, and knows processes only by their local ranks.
