@@ -9,6 +9,7 @@ left alone, and torch later replaces these handlers by its own.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
+def _torchs_own(number: signal.Signals) -> Exception:
+    """Return the exception that torch's own handlers raise. torch is imported here, as an agent may have none."""
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+    return error
+
+
+def hear_signals(make_error: Callable[[signal.Signals], Exception] = _torchs_own) -> None:
     """From now on, raise ``make_error(signal)`` in the main thread at a stop signal without a handler.
 
     If SIGCHLD is ignored, as after a shell's ``trap '' CHLD``, the default is restored: otherwise the kernel would
