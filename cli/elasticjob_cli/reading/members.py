@@ -2,9 +2,9 @@
 """The members of a round as rows: rank, worker, pod, node, step, rate, age."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState
@@ -38,9 +38,6 @@ class MemberRow:
     waits: float | None
     seconds: float | None
     state: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class SeenStep(NamedTuple):
