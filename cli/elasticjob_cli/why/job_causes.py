@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the whole job. Each returns the message about its cause, or None if the cause does not hold."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from elasticjob.api import JOB_LEFT, Blocker
 from elasticjob.blocker_reasons import Reason
@@ -15,11 +15,6 @@ from elasticjob_cli.reading.words import names
 
 LEFT_SECONDS = 3600.0  # an operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
-
-
-def told(reason: str) -> Callable[[Look], str | None]:
-    """The test for a cause that the operator reports, by its reason."""
-    return lambda look: look.told_of(reason)
 
 
 def being_deleted(look: Look) -> str | None:

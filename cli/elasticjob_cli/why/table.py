@@ -12,6 +12,12 @@ from elasticjob_cli.why import pod_causes as pod
 from elasticjob_cli.why.reasons import LocalReason
 from elasticjob_cli.why.rows import JobRow, WorkerRow
 
+
+def _reported(reason: Reason, sentence: str, *, covers: bool = False) -> JobRow:
+    """The row of a cause that the operator reports."""
+    return JobRow(reason, lambda look: look.told_of(reason), sentence, covers=covers)
+
+
 OF_JOB = (
     JobRow(
         LocalReason.DELETED,
@@ -58,17 +64,10 @@ OF_JOB = (
     JobRow(LocalReason.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` resumes it."),
     JobRow(LocalReason.GANG_REFUSED, job.gang_refused, "Kueue does not admit all of it: {said}.", GANG_REFUSED),
     JobRow(LocalReason.GANG, job.gang_waits, "Kueue has not admitted all of it: {said}.", GANG_PENDING),
-    JobRow(Reason.ACCESS_REFUSED, job.told(Reason.ACCESS_REFUSED), "Its workers have no access: {said}."),
-    JobRow(Reason.NAME_TAKEN, job.told(Reason.NAME_TAKEN), "A pod cannot be made: {said}.", covers=False),
-    JobRow(
-        Reason.QUOTA_EXCEEDED,
-        job.told(Reason.QUOTA_EXCEEDED),
-        "A quota of the namespace refuses a pod: {said}.",
-        covers=False,
-    ),
-    JobRow(
-        Reason.ADMISSION_REFUSED, job.told(Reason.ADMISSION_REFUSED), "The cluster refuses a pod: {said}.", covers=False
-    ),
+    _reported(Reason.ACCESS_REFUSED, "Its workers have no access: {said}.", covers=True),
+    _reported(Reason.NAME_TAKEN, "A pod cannot be made: {said}."),
+    _reported(Reason.QUOTA_EXCEEDED, "A quota of the namespace refuses a pod: {said}."),
+    _reported(Reason.ADMISSION_REFUSED, "The cluster refuses a pod: {said}."),
     JobRow(
         LocalReason.STORELESS,
         job.storeless_rank_0,
@@ -76,12 +75,7 @@ OF_JOB = (
         "See its log: the script, or torchrun itself, is stuck before training begins.",
         covers=False,
     ),
-    JobRow(
-        Reason.CONTAINER_FAILED,
-        job.told(Reason.CONTAINER_FAILED),
-        "A container fails after success: {said}.",
-        covers=False,
-    ),
+    _reported(Reason.CONTAINER_FAILED, "A container fails after success: {said}."),
     JobRow(Reason.FINISHING, job.finishing, "It waits for containers: {said}.", covers=False),
     JobRow(Reason.NETWORK_FAULT, job.network_fault, "Its pods cannot reach each other: {said}.", covers=False),
     JobRow(
@@ -94,18 +88,8 @@ OF_JOB = (
     JobRow(Reason.HUNG, job.no_steps, "The training hangs: {said}.", covers=False),
     JobRow(Reason.DEVICE_UNHEALTHY, job.device_unhealthy, "A device is unhealthy: {said}.", covers=False),
     JobRow(Reason.NODE_DRAINING, job.node_draining, "A node is draining: {said}.", covers=False),
-    JobRow(
-        Reason.DRAIN_GRACE_OVER,
-        job.told(Reason.DRAIN_GRACE_OVER),
-        "The grace period of a drain is over: {said}.",
-        covers=False,
-    ),
-    JobRow(
-        Reason.BUDGET_REFUSED,
-        job.told(Reason.BUDGET_REFUSED),
-        "Its PodDisruptionBudget cannot be made: {said}.",
-        covers=False,
-    ),
+    _reported(Reason.DRAIN_GRACE_OVER, "The grace period of a drain is over: {said}."),
+    _reported(Reason.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be made: {said}."),
 )
 
 OF_WORKER = (
