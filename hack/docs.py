@@ -22,7 +22,8 @@ from trainer_api_tables import tables
 
 from elasticjob.rendezvous.decide import RULES
 from elasticjob.rendezvous.transitions import MOVES
-from elasticjob_cli.why.findings import ONE
+from elasticjob_cli.why.causes import ONE
+from elasticjob_cli.why.rows import remedy_of
 from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 from elasticjob_sidecar.membership.modes import MOVES as MODES
 from elasticjob_sidecar.membership.modes import Mode
@@ -68,23 +69,23 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 def causes() -> dict[str, str]:
     """The table of `kubectl elasticjob why`, as it reads for one worker."""
     rows = ["| cause | what it says | what to do |", "|---|---|---|"]
-    rows += [f"| `{row.cause}` | {row.sentence.format(said='…')} | {row.remedy} |" for row in OF_JOB]
+    rows += [f"| `{row.reason}` | {row.sentence.format(said='…')} | {remedy_of(row)} |" for row in OF_JOB]
     rows += [
-        f"| `{row.cause}` | worker 3, {row.sentence.format(said='…', **ONE)} | {row.remedy} |" for row in OF_WORKER
+        f"| `{row.reason}` | worker 3, {row.sentence.format(said='…', **ONE)} | {remedy_of(row)} |" for row in OF_WORKER
     ]
     return {"causes": "\n".join(rows)}
 
 
 def symptoms() -> dict[str, str]:
     """An entry for each cause, which a link can name: what is seen, what follows, what to do."""
-    of_job = {row.cause: row for row in OF_JOB}
+    of_job = {row.reason: row for row in OF_JOB}
     seen: dict[str, list[str]] = {}
     for row in OF_JOB:
-        seen.setdefault(row.cause, []).append(_entry(row.sentence.format(said="…"), row.remedy))
+        seen.setdefault(row.reason, []).append(_entry(row.sentence.format(said="…"), remedy_of(row)))
     for worker in OF_WORKER:
         told = f"It waits for worker 3, {worker.sentence.format(said='…', **ONE)}."
         nobody = "Nobody waits for such a worker: the others go on without it." if worker.stuck else ""
-        seen.setdefault(worker.cause, []).append(_entry(told, worker.remedy, nobody))
+        seen.setdefault(worker.reason, []).append(_entry(told, remedy_of(worker), nobody))
     entries = {cause: f"#### {cause}\n\n" + "\n".join(items) for cause, items in seen.items()}
     return {
         "job_causes": "\n\n".join(text for cause, text in entries.items() if cause in of_job),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The status of an ElasticJob, with the agreed state of its rendezvous. The operator writes it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -34,14 +34,23 @@ from elasticjob.schema import MembersField, Model, Replacements, is_empty
 from elasticjob.terms import FailureKind, Outcome, PolicyAction, RendezvousPhase
 
 
+def _members(description: str) -> Any:
+    """A field of members, absent where there are none."""
+    return Field(default_factory=Members, exclude_if=is_empty, description=description)
+
+
+def _listed(most: int, description: str) -> Any:
+    """A list that is written as a whole, absent where it is empty."""
+    extra: dict[str, Any] = {"maxItems": most, "x-kubernetes-list-type": "atomic"}
+    return Field((), exclude_if=is_empty, description=description, json_schema_extra=extra)
+
+
 class Ping(Model):
     """The last ping. Each worker that it names acks it by writing the number into its ElasticWorker."""
 
     number: Count = Field(0, description="Grows by one with each ping of the job; 0 before the first.")
-    members: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="The pinged workers, as index/id: those that are suspected, and witnesses that are not.",
+    members: MembersField = _members(
+        "The pinged workers, as index/id: those that are suspected, and witnesses that are not.",
     )
 
 
@@ -72,10 +81,8 @@ class RendezvousStatus(Model):
     waiting: SmallCount = Field(
         0, description="Workers that have joined and are not in the current round; spares are counted separately."
     )
-    participants: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="The members of the last formed round in rank order, packed as index/id, or first-last/id if "
+    participants: MembersField = _members(
+        "The members of the last formed round in rank order, packed as index/id, or first-last/id if "
         "several share an id; more than 32 such words may be packed further. While Forming they are still those of the "
         "last round. The form is ElasticJob's own and may change: `kubectl elasticjob status` shows the members one by "
         "one.",
@@ -90,20 +97,14 @@ class RendezvousStatus(Model):
         description="The value of spec.restartedAt when the last round was formed. A different value there ends that "
         "round. Absent before the first restart.",
     )
-    leaving: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="Workers told to leave: they exit and their pods are deleted. Packed as participants are.",
+    leaving: MembersField = _members(
+        "Workers told to leave: they exit and their pods are deleted. Packed as participants are.",
     )
-    finished: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="Workers whose torchrun and whose container ended in success. Packed as participants are.",
+    finished: MembersField = _members(
+        "Workers whose torchrun and whose container ended in success. Packed as participants are.",
     )
-    finishing: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="Workers whose torchrun ended in success in this stage, and whose container runs on, with an "
+    finishing: MembersField = _members(
+        "Workers whose torchrun ended in success in this stage, and whose container runs on, with an "
         "upload or the next torchrun. Packed as participants are; absent if there are none.",
     )
     stage: Stage = Field(
@@ -111,12 +112,10 @@ class RendezvousStatus(Model):
         description="The number of the present stage, from 1. A stage is one of the torchruns that each container runs "
         "one after the other.",
     )
-    scripts: tuple[ScriptName, ...] = Field(
-        (),
-        exclude_if=is_empty,
-        description="The scripts of the last 16 stages. The last one is the present stage's, empty until its first "
+    scripts: tuple[ScriptName, ...] = _listed(
+        MAX_SCRIPTS,
+        "The scripts of the last 16 stages. The last one is the present stage's, empty until its first "
         "round. Absent if no torchrun has named one.",
-        json_schema_extra={"maxItems": MAX_SCRIPTS, "x-kubernetes-list-type": "atomic"},
     )
     failure: Sentence = Field(
         "",
@@ -133,10 +132,8 @@ class RendezvousStatus(Model):
         description="The first rule of spec.podFailurePolicy that matches a failure of the last formed round, until "
         "that is judged.",
     )
-    replaced: MembersField = Field(
-        default_factory=Members,
-        exclude_if=is_empty,
-        description="Members of the last formed round whose pods were replaced since then for a cause that does not "
+    replaced: MembersField = _members(
+        "Members of the last formed round whose pods were replaced since then for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(
@@ -263,12 +260,10 @@ class ElasticJobStatus(Model):
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    blockers: tuple[Blocker, ...] = Field(
-        (),
-        exclude_if=is_empty,
-        description="What keeps the job from its full size, the worst first, as `kubectl elasticjob why` tells it: at "
+    blockers: tuple[Blocker, ...] = _listed(
+        MAX_BLOCKERS + 1,
+        "What keeps the job from its full size, the worst first, as `kubectl elasticjob why` tells it: at "
         "most 16 causes, and one of the reason OtherBlockers that counts the rest. Absent where there is nothing.",
-        json_schema_extra={"maxItems": MAX_BLOCKERS + 1, "x-kubernetes-list-type": "atomic"},
     )
     replicas: SmallCount = Field(0, description="Worker pods that exist and are not being deleted, without the spares.")
     ready_replicas: SmallCount = Field(0, description="The ready ones among replicas.")
@@ -319,16 +314,12 @@ class ElasticJobStatus(Model):
         exclude_if=is_empty,
         description="The pods of draining workers, packed as replacements are; absent if there are none.",
     )
-    node_failures: tuple[NodeFailures, ...] = Field(
-        (),
-        exclude_if=is_empty,
-        description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the latest "
+    node_failures: tuple[NodeFailures, ...] = _listed(
+        MAX_NODE_FAILURES,
+        "With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the latest "
         "failure last, and until when they are avoided; at most 64.",
-        json_schema_extra={"maxItems": MAX_NODE_FAILURES, "x-kubernetes-list-type": "atomic"},
     )
-    history: tuple[RoundRecord, ...] = Field(
-        (),
-        exclude_if=is_empty,
-        description="The last five formed rounds.",
-        json_schema_extra={"maxItems": MAX_HISTORY, "x-kubernetes-list-type": "atomic"},
+    history: tuple[RoundRecord, ...] = _listed(
+        MAX_HISTORY,
+        "The last five formed rounds.",
     )

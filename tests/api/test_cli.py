@@ -20,6 +20,7 @@ from kubernetes.aio.client import Configuration
 from api import chart
 from api.operators import JOBS, Leader, Operators, Witness, job_body, new_job
 from api.test_refusals import broken_webhook, policy, quota
+from elasticjob.blocker_reasons import Reason
 from elasticjob.kube import paths
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster.access import KubectlFlags
@@ -27,7 +28,7 @@ from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Explanation, why
-from elasticjob_cli.why.causes import Cause
+from elasticjob_cli.why.reasons import LocalReason
 from support import ControlPlane
 from support.control_plane import Refused
 from support.credentials import kubeconfig
@@ -53,7 +54,7 @@ async def seen(plane: ControlPlane, name: str, lease: str) -> Scene:
     return await asyncio.to_thread(lambda: gather(Cluster.connect(place(plane)), name, lease))
 
 
-async def told(plane: ControlPlane, leader: Leader, name: str, cause: Cause, words: str, kept: str) -> Explanation:
+async def told(plane: ControlPlane, leader: Leader, name: str, cause: str, words: str, kept: str) -> Explanation:
     """What `why` says once it names the cause in these words, while the operator looks at the job again and again."""
     holding = asyncio.create_task(leader.leadership.hold())
     try:
@@ -62,7 +63,7 @@ async def told(plane: ControlPlane, leader: Leader, name: str, cause: Cause, wor
                 await leader.see(name)
                 scene = await seen(plane, name, lease_of(leader))
                 reply = why(scene)
-                if cause in [one.cause for one in reply.findings] and words in reply.paragraph:
+                if cause in [one.reason for one in reply.causes] and words in reply.paragraph:
                     record(kept, scene)
                     return reply
                 await asyncio.sleep(0.1)
@@ -113,19 +114,19 @@ async def limited(plane: ControlPlane) -> AsyncIterator[Operators]:
 @pytest.mark.parametrize(
     ("obstacle", "cause", "words", "kept"),
     [
-        (quota, Cause.QUOTA, "exceeded quota: full", "quota"),
-        (broken_webhook, Cause.ADMISSION, 'failed calling webhook "broken.example.com"', "webhook"),
-        (policy, Cause.ADMISSION, "not on Sundays", "policy"),
+        (quota, Reason.QUOTA_EXCEEDED, "exceeded quota: full", "quota"),
+        (broken_webhook, Reason.ADMISSION_REFUSED, 'failed calling webhook "broken.example.com"', "webhook"),
+        (policy, Reason.ADMISSION_REFUSED, "not on Sundays", "policy"),
     ],
     ids=["quota", "webhook", "policy"],
     indirect=["obstacle"],
 )
 async def test_what_refuses_a_pod(
-    operators: Operators, plane: ControlPlane, obstacle: str, cause: Cause, words: str, kept: str
+    operators: Operators, plane: ControlPlane, obstacle: str, cause: str, words: str, kept: str
 ) -> None:
     name, leader = await refused_job(plane), await operators.lead()
     reply = await told(plane, leader, name, cause, words, kept)
-    assert [one.cause for one in reply.findings] == [cause]
+    assert [one.reason for one in reply.causes] == [cause]
 
 
 async def refused_job(plane: ControlPlane) -> str:
@@ -146,7 +147,7 @@ async def refused_job(plane: ControlPlane) -> str:
 async def test_an_operator_that_may_not_make_pods(limited: Operators, plane: ControlPlane) -> None:
     name, leader = new_job(plane), await limited.lead()
     words = 'User "system:serviceaccount:default:limited" cannot create resource "pods"'
-    await told(plane, leader, name, Cause.NO_RIGHTS, words, "rights-refused")
+    await told(plane, leader, name, Reason.OPERATOR_WITHOUT_RIGHTS, words, "rights-refused")
 
 
 async def test_an_operator_that_may_not_see_the_job(operators: Operators, plane: ControlPlane) -> None:
@@ -165,9 +166,9 @@ async def test_an_operator_that_may_not_see_the_job(operators: Operators, plane:
         holding.cancel()
         plane.request("DELETE", f"{PODS}/{HOLDER}?gracePeriodSeconds=0")
     record("rights-lacking", scene)
-    (finding,) = why(scene).findings
-    assert finding.cause is Cause.NO_RIGHTS
-    assert "it may not list elasticjobs, watch elasticjobs, update elasticjobs/status" in finding.sentence
+    (found,) = why(scene).causes
+    assert found.reason is Reason.OPERATOR_WITHOUT_RIGHTS
+    assert "it may not list elasticjobs, watch elasticjobs, update elasticjobs/status" in found.sentence
 
 
 async def test_a_pod_that_is_about_to_be_made(operators: Operators, plane: ControlPlane) -> None:
@@ -178,7 +179,7 @@ async def test_a_pod_that_is_about_to_be_made(operators: Operators, plane: Contr
     finally:
         holding.cancel()
     record("no-pod", scene)
-    assert [one.cause for one in why(scene).findings] == [Cause.NO_POD]
+    assert [one.reason for one in why(scene).causes] == [Reason.POD_MISSING]
 
 
 async def test_a_job_that_another_controller_manages(operators: Operators, plane: ControlPlane) -> None:
@@ -191,7 +192,7 @@ async def test_a_job_that_another_controller_manages(operators: Operators, plane
     finally:
         holding.cancel()
     record("managed", scene)
-    assert [one.cause for one in why(scene).findings] == [Cause.MANAGED]
+    assert [one.reason for one in why(scene).causes] == [LocalReason.MANAGED]
 
 
 async def test_an_operator_that_has_given_its_lease_up(operators: Operators, plane: ControlPlane) -> None:
@@ -200,7 +201,7 @@ async def test_an_operator_that_has_given_its_lease_up(operators: Operators, pla
     await leader.leadership.release()
     scene = await seen(plane, name, lease_of(leader))
     record("no-leader", scene)
-    assert why(scene).findings[0].sentence == f"No operator leads: nobody holds the Lease {lease_of(leader)}."
+    assert why(scene).causes[0].sentence == f"No operator leads: nobody holds the Lease {lease_of(leader)}."
 
 
 async def test_an_operator_that_no_longer_renews_its_lease(operators: Operators, plane: ControlPlane) -> None:
@@ -213,20 +214,20 @@ async def test_an_operator_that_no_longer_renews_its_lease(operators: Operators,
     plane.request("PUT", path, lease)
     scene = await seen(plane, name, lease_of(leader))
     record("no-operator", scene)
-    assert why(scene).findings[0].cause is Cause.NO_OPERATOR
+    assert why(scene).causes[0].reason is LocalReason.NO_OPERATOR
     assert f"{HOLDER} has not renewed the Lease {lease_of(leader)} for" in why(scene).paragraph
 
 
 async def test_a_template_that_cannot_work(operators: Operators, plane: ControlPlane) -> None:
     name, leader = new_job(plane, hostNetwork=True), await operators.lead()
-    await told(plane, leader, name, Cause.TEMPLATE_INVALID, "hostNetwork", "host-network")
+    await told(plane, leader, name, Reason.TEMPLATE_INVALID, "hostNetwork", "host-network")
 
 
 async def test_a_role_that_is_somebody_elses(operators: Operators, plane: ControlPlane) -> None:
     name, leader = new_job(plane), await operators.lead()
     plane.request("POST", f"{RBAC}/namespaces/default/roles", {"metadata": {"name": f"{name}-worker"}})
     words = f"the Role {name}-worker exists and is not this job's"
-    await told(plane, leader, name, Cause.ACCESS_REFUSED, words, "access")
+    await told(plane, leader, name, Reason.ACCESS_REFUSED, words, "access")
 
 
 async def test_a_pod_of_somebody_elses(operators: Operators, plane: ControlPlane) -> None:
@@ -238,7 +239,7 @@ async def test_a_pod_of_somebody_elses(operators: Operators, plane: ControlPlane
     }
     plane.request("POST", PODS, pod)
     words = f"there is a pod {name}-0-0 that is not of this job"
-    await told(plane, leader, name, Cause.NAME_TAKEN, words, "name-taken")
+    await told(plane, leader, name, Reason.NAME_TAKEN, words, "name-taken")
 
 
 def test_a_user_who_may_see_nothing_but_the_job(plane: ControlPlane, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import AGENT, IMAGE
 from e2e.kube import Namespace, Object
-from elasticjob_cli.why.causes import Cause
+from elasticjob.blocker_reasons import Reason
+from elasticjob_cli.why.reasons import LocalReason
 
 NOWHERE = "localhost:1/nowhere:1"
 SIZE = {"storage": "1Mi"}
@@ -47,7 +48,7 @@ class Case(NamedTuple):
     """A job that does not train at full size, and what `why` says of it. `there` was made before, and what of it is in
     no namespace is deleted after."""
 
-    cause: Cause
+    cause: str
     sentence: str
     change: Callable[[Object], None] = lambda spec: None
     replicas: int = 1
@@ -132,93 +133,107 @@ SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "no-such-secret"
 BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
 
 CASES = {
-    "unschedulable": Case(Cause.UNSCHEDULABLE, "Insufficient cpu", trainer(resources={"requests": {"cpu": "1000"}})),
-    "claim-missing": Case(Cause.CLAIM, "there is no PersistentVolumeClaim no-such-claim", claim("no-such-claim")),
-    "claim-unbound": Case(
-        Cause.CLAIM, "the PersistentVolumeClaim unbound is Pending: storageclass", claim("unbound"), there=(UNBOUND,)
+    "unschedulable": Case(Reason.UNSCHEDULABLE, "Insufficient cpu", trainer(resources={"requests": {"cpu": "1000"}})),
+    "claim-missing": Case(
+        Reason.CLAIM_NOT_READY, "there is no PersistentVolumeClaim no-such-claim", claim("no-such-claim")
     ),
-    "gate": Case(Cause.GATED, "example.com/queue", pod(schedulingGates=[{"name": "example.com/queue"}])),
-    "queue": Case(Cause.QUEUED, "in the queue gpus", in_queue("gpus")),
-    "image": Case(Cause.IMAGE, NOWHERE, trainer(image=NOWHERE)),
+    "claim-unbound": Case(
+        Reason.CLAIM_NOT_READY,
+        "the PersistentVolumeClaim unbound is Pending: storageclass",
+        claim("unbound"),
+        there=(UNBOUND,),
+    ),
+    "gate": Case(Reason.SCHEDULING_GATED, "example.com/queue", pod(schedulingGates=[{"name": "example.com/queue"}])),
+    "queue": Case(Reason.QUOTA_PENDING, "in the queue gpus", in_queue("gpus")),
+    "image": Case(Reason.IMAGE_PULL, NOWHERE, trainer(image=NOWHERE)),
     "pull-secret": Case(
-        Cause.PULL_SECRET,
+        LocalReason.PULL_SECRET,
         "Unable to retrieve some image pull secrets (no-such-secret)",
         both(trainer(image=NOWHERE), pod(imagePullSecrets=[{"name": "no-such-secret"}])),
     ),
-    "credentials": Case(Cause.PULL_SECRET, "no basic auth credentials", trainer(image=PRIVATE), there=(REGISTRY,)),
-    "config": Case(Cause.CONFIG, 'secret "no-such-secret" not found', trainer(env=[SECRET])),
-    "volume": Case(Cause.VOLUME, 'configmap "no-such-map" not found', with_volume(configMap={"name": "no-such-map"})),
+    "credentials": Case(
+        LocalReason.PULL_SECRET, "no basic auth credentials", trainer(image=PRIVATE), there=(REGISTRY,)
+    ),
+    "config": Case(Reason.CONFIG_MISSING, 'secret "no-such-secret" not found', trainer(env=[SECRET])),
+    "volume": Case(
+        LocalReason.VOLUME, 'configmap "no-such-map" not found', with_volume(configMap={"name": "no-such-map"})
+    ),
     "container-error": Case(
-        Cause.CONTAINER_ERROR, "no such file or directory", trainer(command=["/nowhere"], env=[{"name": "PYTHONPATH"}])
+        Reason.CONTAINER_ERROR, "no such file or directory", trainer(command=["/nowhere"], env=[{"name": "PYTHONPATH"}])
     ),
     "crash-loop": Case(
-        Cause.CRASH_LOOP, "exit code 3: no data", both(shell("echo no data >&2; exit 3"), of_job(maxRestarts=100))
+        Reason.TRAINER_CRASHES, "exit code 3: no data", both(shell("echo no data >&2; exit 3"), of_job(maxRestarts=100))
     ),
     "init-crashes": Case(
-        Cause.INIT_CRASHES, "exit code 3: no route", both(pod(initContainers=[BROKEN]), of_job(maxRestarts=100))
+        Reason.INIT_CRASHES, "exit code 3: no route", both(pod(initContainers=[BROKEN]), of_job(maxRestarts=100))
     ),
-    "starting": Case(Cause.STARTING, "its init container wait runs for ", pod(initContainers=[WAITS])),
+    "starting": Case(Reason.POD_STARTING, "its init container wait runs for ", pod(initContainers=[WAITS])),
     "sandbox": Case(
-        Cause.SANDBOX,
+        LocalReason.SANDBOX,
         'no runtime for "of-tomorrow" is configured',
         pod(runtimeClassName=NO_HANDLER["metadata"]["name"]),
         there=(NO_HANDLER,),
     ),
     "back-off": Case(
-        Cause.BACK_OFF,
+        Reason.POD_BACK_OFF,
         "in a row: its node rejected the pod (SysctlForbidden",
         both(pod(securityContext=FORBIDDEN), of_job(maxRestarts=100)),
     ),
     "template-invalid": Case(
-        Cause.TEMPLATE_INVALID, "spec.template.spec.nodeName must be left out", pod(nodeName="node-a")
+        Reason.TEMPLATE_INVALID, "spec.template.spec.nodeName must be left out", pod(nodeName="node-a")
     ),
-    "suspended": Case(Cause.SUSPENDED, "spec.suspend is true", of_job(suspend=True)),
-    "failed": Case(Cause.FAILED, "its command must be torchrun", trainer(command=["true"])),
+    "suspended": Case(LocalReason.SUSPENDED, "spec.suspend is true", of_job(suspend=True)),
+    "failed": Case(LocalReason.FAILED, "its command must be torchrun", trainer(command=["true"])),
     "storeless": Case(
-        Cause.STORELESS,
+        LocalReason.STORELESS,
         "did not serve the round's store in time",
         both(shell(STORELESS), of_job(minReplicas=2, rendezvous={"storeReadySeconds": 3})),
         replicas=2,
     ),
     "slow-joiner": Case(
-        Cause.NO_TORCHRUN, "worker 1, whose trainer has run for", both(shell(SLOW), of_job(minReplicas=2)), replicas=2
+        LocalReason.NO_TORCHRUN,
+        "worker 1, whose trainer has run for",
+        both(shell(SLOW), of_job(minReplicas=2)),
+        replicas=2,
     ),
     "last-call": Case(
-        Cause.NO_TORCHRUN,
+        LocalReason.NO_TORCHRUN,
         "It goes on with 1 of 2 at the latest 600 s after enough have joined",
         both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 600})),
         replicas=2,
     ),
     "one-short": Case(
-        Cause.CRASH_LOOP,
+        Reason.TRAINER_CRASHES,
         "It trains without worker 1, whose trainer crashes before it joins: ",
         both(shell(CRASHES), of_job(maxRestarts=100)),
         replicas=2,
     ),
-    "no-scheduler": Case(Cause.NO_SCHEDULER, "whose pod no scheduler has placed for", pod(schedulerName="of-tomorrow")),
+    "no-scheduler": Case(
+        LocalReason.NO_SCHEDULER, "whose pod no scheduler has placed for", pod(schedulerName="of-tomorrow")
+    ),
     "complete": Case(
-        Cause.COMPLETE,
+        LocalReason.COMPLETE,
         "all workers of the last round finished (1 in all)",
         trainer(env=ONE_STEP),
     ),
     "finishing": Case(
-        Cause.FINISHING,
+        Reason.FINISHING,
         "torchrun has ended in success in worker 0, and the container of worker 0 goes on",
         both(shell(f"{THEN} sleep 3600"), trainer(env=ONE_STEP)),
     ),
     "container-failed": Case(
-        Cause.CONTAINER_FAILED,
+        Reason.CONTAINER_FAILED,
         "after its torchrun had ended in success (exit code 3",
         both(shell(f"{THEN} exit 3"), trainer(env=ONE_STEP), of_job(maxRestarts=9)),
     ),
     "between-stages": Case(
-        Cause.FINISHING,
+        Reason.FINISHING,
         "worker 1, whose next torchrun has not begun: that of stage 1 has ended in success",
         both(shell(UPLOADS), trainer(env=ONE_STEP), of_job(minReplicas=2)),
         replicas=2,
     ),
     "scripts-differ": Case(
-        Cause.FAILED,
+        LocalReason.FAILED,
         "worker 1 runs other.py as its torchrun, and worker 0 runs train.py: the containers of all workers must run",
         both(shell(OTHER), of_job(minReplicas=2)),
         replicas=2,
@@ -238,16 +253,16 @@ def of_record(name: str, **spec: Any) -> Callable[[Namespace], None]:
 class Later(NamedTuple):
     """What befalls a job that trains."""
 
-    cause: Cause
+    cause: str
     sentence: str
     befalls: Callable[[Namespace], None]
 
 
 LATER = {
     "invalid-record": Later(
-        Cause.INVALID_RECORD,
+        Reason.INVALID_RECORD,
         "spec.address is 10.255.255.1:27601, and the pod's own is",
         of_record("invalid-record-0-0", address="10.255.255.1:27601"),
     ),
-    "closed": Later(Cause.CLOSED, "closed by worker 0", of_record("closed-0-0", request={"type": "Close"})),
+    "closed": Later(LocalReason.CLOSED, "closed by worker 0", of_record("closed-0-0", request={"type": "Close"})),
 }

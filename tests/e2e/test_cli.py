@@ -22,7 +22,6 @@ from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Explanation as Reply
 from elasticjob_cli.why.answer import why
-from elasticjob_cli.why.causes import Cause
 from support.scenes import record
 from support.waiting import exit_code, settled
 
@@ -73,7 +72,7 @@ def scene_of(namespace: Namespace, job: str) -> Scene:
     return gather(cluster_of(namespace.name), job)
 
 
-def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
+def told(namespace: Namespace, job: str, cause: str, sentence: str) -> Reply:
     """What `why` says once it names the cause first, in these words: as pods start, others come and go beside it."""
     seen: list[str] = []
 
@@ -81,7 +80,7 @@ def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
         scene = scene_of(namespace, job)
         reply = why(scene)
         seen.append(reply.paragraph)
-        if [one.cause for one in reply.findings[:1]] != [cause] or sentence not in reply.paragraph:
+        if [one.reason for one in reply.causes[:1]] != [cause] or sentence not in reply.paragraph:
             return None
         record(job, scene)
         return reply
@@ -186,7 +185,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     assert "All workers have ended after" in ej("suspend", "train").output
 
     def causes() -> list[str]:
-        return [one["cause"] for one in ej.json("why", "train")["why"]["findings"]]
+        return [one["reason"] for one in ej.json("why", "train")["why"]["causes"]]
 
     wait_until("`why` to name the cause", lambda: causes() == ["Suspended"], TOLD_SECONDS, causes)
     assert "Round 4 (2 workers) formed after" in ej("resume", "train").output

@@ -103,7 +103,7 @@ MISTAKES = {
         mounts_no_such_map,
         "PodStarting",
         "Rendezvoused",
-        "should it last, kubectl describe pod says why",
+        "if it lasts, `kubectl describe pod` says why",
         None,
     ),
     "no claim": Mistake(

@@ -21,7 +21,7 @@ PURE_LAYERS = (
     "operator/elasticjob_operator/job/pace.py",
     "operator/elasticjob_operator/objects/command.py",
     "sidecar/elasticjob_sidecar/membership/scripts.py",
-    "cli/elasticjob_cli/why/findings.py",
+    "cli/elasticjob_cli/why/causes.py",
 )
 CHART, CHANGELOG = "charts/elasticjob/Chart.yaml", "CHANGELOG.md"
 VALUES, CHART_README = "charts/elasticjob/values.yaml", "charts/elasticjob/README.md"
@@ -85,7 +85,7 @@ QUICK = (
     imports("a clock in each part's pure layers", PURE_LAYERS, "import time",
             "elasticjob.rendezvous.losses -> time", "elasticjob_operator.job.pace -> time",
             "elasticjob_operator.objects.command -> time", "elasticjob_sidecar.membership.scripts -> time",
-            "elasticjob_cli.why.findings -> time"),
+            "elasticjob_cli.why.causes -> time"),
     imports("a clock inside a function", "sidecar/elasticjob_sidecar/membership/view.py",
             "def late() -> None:\n    from time import monotonic", "elasticjob_sidecar.membership.view -> time"),
     # the arithmetic of signs is shared by all parts, and the fields of the API take a number from it

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
 from elasticjob.terms import Loss, RendezvousPhase, RequestType, RoundCause
-from model.search import Finding
+from model.search import Violation
 from oracle import violations
 
 PodKeys = tuple[tuple[int, int], ...]
@@ -22,7 +22,7 @@ def check_step(
     new: PodKeys,
     old: tuple[Worker, ...],
 ) -> None:
-    """`new` are the pods to be made after the step at `now`, `old` those to be deleted. Raises Finding."""
+    """`new` are the pods to be made after the step at `now`, `old` those to be deleted. Raises Violation."""
     after = decision.state
     wrong = [
         *violations(spec, before, workers, decision),
@@ -38,7 +38,7 @@ def check_step(
         *_overdue(spec, before, after, now),
     ]
     if wrong:
-        raise Finding("; ".join(wrong))
+        raise Violation("; ".join(wrong))
 
 
 def _members(state: State, workers: Iterable[Worker]) -> Iterator[str]:

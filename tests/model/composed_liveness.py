@@ -13,7 +13,7 @@ from elasticjob.terms import RendezvousPhase
 from model.composed_pods import TRAINING, Pod, perceives_change, sight_of
 from model.composed_system import JobSystem
 from model.liveness import goes_in_a_circle, left_over, must_have_spares
-from model.search import Digest, Finding, Move, in_words
+from model.search import Digest, Move, Violation, in_words
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -31,7 +31,7 @@ class Rest:
         self._known: set[Digest] = set()
 
     def check(self, system: JobSystem) -> None:
-        """Raises Finding."""
+        """Raises Violation."""
         way: dict[Digest, tuple[Move, JobSystem]] = {}
         system = system._replace(spent=0)
         here = self._digest_of(system)
@@ -48,7 +48,7 @@ class Rest:
                 system, here = following[1], there
         except Exception as error:
             lines = [line for step in way.values() for line in self._tell(*step)]
-            raise Finding(in_words(error), ("left alone, this follows:", *lines)) from error
+            raise Violation(in_words(error), ("left alone, this follows:", *lines)) from error
         self._known |= way.keys()
 
     def after(self, system: JobSystem) -> JobSystem:
@@ -59,32 +59,32 @@ class Rest:
 
 
 def must_rest(system: JobSystem) -> None:
-    """Raises Finding when this is no place to rest."""
+    """Raises Violation when this is no place to rest."""
     spec, state = system.spec, system.state
     trains = {pod.sidecar.me.id for pod in system.pods if pod.sidecar and _trains(pod, state.round)}
     if state.phase is CLOSED and not state.ended:
         if not any(member.id in trains for member in state.participants):
-            raise Finding("the rendezvous is closed, nobody trains any more, and the job does not end")
+            raise Violation("the rendezvous is closed, nobody trains any more, and the job does not end")
         return
     workers = tuple(sight_of(pod).worker for pod in system.pods if not pod.gone)
     roster = roster_of(spec, state, workers)
     if left := left_over(roster, state, workers):
-        raise Finding(f"the pods {left} are of no use any more, and stay")
+        raise Violation(f"the pods {left} are of no use any more, and stay")
     if state.ended:
         return
     if spec.suspend:
         if state.phase is FORMED:
-            raise Finding("a suspended job rests, and trains")
+            raise Violation("a suspended job rests, and trains")
         return
     if state.phase is not FORMED:
-        raise Finding(f"the job rests while round {state.round} is forming")
+        raise Violation(f"the job rests while round {state.round} is forming")
     members = {member.id for member in state.participants}
     if not state.done and {worker.id for worker in roster.kept} != members:
-        raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+        raise Violation(f"round {state.round} is formed, and somebody is for ever left out")
     must_have_spares(spec, state, roster)
     finished = {member.id for member in state.participants if member.index in state.done}
     if out := members - trains - finished:
-        raise Finding(f"round {state.round} is formed, and these do not train in it: {sorted(out)}")
+        raise Violation(f"round {state.round} is formed, and these do not train in it: {sorted(out)}")
 
 
 def _trains(pod: Pod, round: int) -> bool:

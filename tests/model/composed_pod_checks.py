@@ -5,7 +5,7 @@ from elasticjob.api import RendezvousPhase, RequestType
 from elasticjob_sidecar.membership.model import Handed
 from elasticjob_sidecar.membership.modes import Mode
 from model.composed_pods import TRAINING, Pod, perceives_change
-from model.search import Finding
+from model.search import Violation
 
 
 def check_given(pod: Pod, handed: Handed) -> Pod:
@@ -13,12 +13,12 @@ def check_given(pod: Pod, handed: Handed) -> Pod:
     assert pod.output is not None
     job, me = pod.output.standing.job, pod.output.standing.me
     if job is None or job.phase is not RendezvousPhase.FORMED or handed.round != job.round:
-        raise Finding(f"round {handed.round} is handed out and is not formed")
+        raise Violation(f"round {handed.round} is handed out and is not formed")
     if (handed.members, handed.store) != (job.participants, job.store) or handed.members[handed.rank] != me:
-        raise Finding(f"round {handed.round} is handed out otherwise than it was formed: {handed}")
+        raise Violation(f"round {handed.round} is handed out otherwise than it was formed: {handed}")
     round, trainer = pod.given
     if handed.round < round or (handed.round == round and handed.trainer != trainer):
-        raise Finding(f"round {handed.round} is handed to trainer {handed.trainer}, after {round} to {trainer}")
+        raise Violation(f"round {handed.round} is handed to trainer {handed.trainer}, after {round} to {trainer}")
     return pod._replace(given=(handed.round, handed.trainer))
 
 
@@ -30,7 +30,7 @@ def check_success(before: Pod, pod: Pod) -> None:
         return
     told_to = pod.output is not None and pod.output.standing.leaving
     if asks is None or asks.type not in (RequestType.FINISH, RequestType.JOIN, *[RequestType.LEAVE] * told_to):
-        raise Finding(
+        raise Violation(
             f"worker {pod.index} has finished, and its record asks {asks.type if asks else 'nothing'} instead"
         )
 
@@ -39,7 +39,7 @@ def check_place(pod: Pod) -> None:
     """The n-th torchrun of each container is of stage n."""
     sidecar, trainer = pod.sidecar, pod.trainer
     if sidecar is not None and trainer is not None and trainer.connected and sidecar._torchruns.stage != trainer.place:
-        raise Finding(
+        raise Violation(
             f"trainer {trainer.name} is number {trainer.place} of its container, in stage {sidecar._torchruns.stage}"
         )
 
@@ -55,7 +55,7 @@ def check_telling(pod: Pod) -> None:
     over = job.round > trainer.used or now.me in job.leaving
     told = perceives_change(pod)
     if over and not told:
-        raise Finding(f"trainer {trainer.name} holds round {trainer.used} and is not told that it is over")
+        raise Violation(f"trainer {trainer.name} holds round {trainer.used} and is not told that it is over")
     holds = now.mode is Mode.HANDED and now.handed and now.handed.round == trainer.used == job.round
     if told and holds and not over:
-        raise Finding(f"trainer {trainer.name} is told that round {trainer.used} is over, and it is not")
+        raise Violation(f"trainer {trainer.name} is told that round {trainer.used} is over, and it is not")

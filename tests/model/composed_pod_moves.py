@@ -15,7 +15,7 @@ from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_torch.wire import Code
 from model.composed_pod_checks import check_given, check_place, check_success, check_telling
 from model.composed_pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
-from model.search import Finding
+from model.search import Violation
 
 NOW = 0.0
 
@@ -112,7 +112,7 @@ def entering(pod: Pod) -> Pod:
             sidecar.store_posted(trainer.name, trainer.handed, 29500)
         except Refused as refused:
             if refused.code is not Code.ROUND_BROKEN:
-                raise Finding(f"rank 0 of round {trainer.handed} may not serve: {refused}") from None
+                raise Violation(f"rank 0 of round {trainer.handed} may not serve: {refused}") from None
     return _settled(pod, sidecar, trainer._replace(state=TRAINING, used=trainer.handed))
 
 
@@ -186,7 +186,7 @@ def _asked(pod: Pod, sidecar: Membership, trainer: Trainer) -> Pod:
 
 
 def _settled(pod: Pod, sidecar: Membership, trainer: Trainer | None) -> Pod:
-    """After an input: the trainer gets its answer. Raises Finding."""
+    """After an input: the trainer gets its answer. Raises Violation."""
     before, output = pod, sidecar.take()
     pod = pod._replace(sidecar=sidecar, output=output, trainer=trainer)
     check_success(before, pod)
@@ -203,7 +203,7 @@ def _settled(pod: Pod, sidecar: Membership, trainer: Trainer | None) -> Pod:
 def _answered(pod: Pod, trainer: Trainer, answer: Answer) -> Pod:
     if isinstance(answer, Handed):
         if answer.round <= trainer.used:
-            raise Finding(f"trainer {trainer.name} has used round {trainer.used} and is handed round {answer.round}")
+            raise Violation(f"trainer {trainer.name} has used round {trainer.used} and is handed round {answer.round}")
         return pod._replace(trainer=trainer._replace(state=ENTERING, handed=answer.round))
     match answer.code:
         case Code.JOIN_TIMEOUT:
@@ -212,7 +212,7 @@ def _answered(pod: Pod, trainer: Trainer, answer: Answer) -> Pod:
             return pod._replace(finished=True, trainer=trainer._replace(state=FINISHED))
         case Code.LEAVING | Code.CLOSED:
             return _departed(pod, trainer)
-    raise Finding(f"trainer {trainer.name} is refused: {answer}")
+    raise Violation(f"trainer {trainer.name} is refused: {answer}")
 
 
 def _departed(pod: Pod, trainer: Trainer) -> Pod:

@@ -25,7 +25,7 @@ from elasticjob.terms import RendezvousPhase
 from model.checks import PodKeys, check_step, is_wanted
 from model.composed_pods import Pod, Sight, address_of, half_seen, reads, sight_of
 from model.operator_system import agreed
-from model.search import Finding
+from model.search import Violation
 from model.state_key import asks_anew, state_key
 from model.statuses import StatusRegister
 
@@ -89,7 +89,7 @@ class Operators:
 
     def operate(self, system: JobSystem, waited: bool = False) -> JobSystem:
         """The operator looks, writes what it has decided, and acts; `waited`: in vain for what is not heard yet.
-        Raises Finding."""
+        Raises Violation."""
         sights = tuple(pod.seen for pod in system.pods if pod.seen is not None)
         step = self._step(system.spec, system.state, sights)
         if not waited:
@@ -99,7 +99,7 @@ class Operators:
 
     def wake_old(self, system: JobSystem) -> JobSystem:
         """The old operator sees all there is, and goes on from what it takes for agreed. What it has to write is
-        refused if anything was written since, else it acts. Raises Finding."""
+        refused if anything was written since, else it acts. Raises Violation."""
         old = system.old
         assert old is not None
         system = system._replace(old=None, told=())
@@ -113,7 +113,7 @@ class Operators:
         gone = pods_to_delete(old.spec, decision.state, workers, NOW)
         for worker in gone:
             if is_wanted(system.state, worker):
-                raise Finding(f"an old operator deletes pod {worker.index}-{worker.replacement}, which is wanted")
+                raise Violation(f"an old operator deletes pod {worker.index}-{worker.replacement}, which is wanted")
         system = _with_pods(system, pods_to_create(old.spec, decision.state, workers, NOW), gone)
         return system._replace(looks=self._has_to_do(system))
 
@@ -215,22 +215,22 @@ def _earlier(pinged: Pinged, seconds: float) -> Pinged:
 
 
 def _must_have_finished(system: JobSystem, state: State) -> None:
-    """Nobody is taken to have finished whose trainer has not said so, or whose container goes on. Raises Finding."""
+    """Nobody is taken to have finished whose trainer has not said so, or whose container goes on. Raises Violation."""
     for member in set(state.finished) - set(system.state.finished):
         pods = (pod for pod in system.pods if member.id.startswith(f"{pod.index}-{pod.number}-"))
         if not any(pod.finished and pod.phase is PodState.SUCCEEDED for pod in pods):
-            raise Finding(f"worker {member.index} is taken to have finished, and has not")
+            raise Violation(f"worker {member.index} is taken to have finished, and has not")
 
 
 def _formed(before: Formed, state: State) -> Formed:
-    """Only one list of members and one store are ever written of a round. Raises Finding."""
+    """Only one list of members and one store are ever written of a round. Raises Violation."""
     if state.phase is not RendezvousPhase.FORMED:
         return before
     formed = (state.round, state.participants, state.store)
     if before[0] > state.round or (before[0] == state.round and before != formed):
-        raise Finding(f"round {state.round} is written as {formed}, after {before}")
+        raise Violation(f"round {state.round} is written as {formed}, after {before}")
     if state.store != address_of(state.participants[0].id):
-        raise Finding(f"the store of round {state.round} is not rank 0's: {state.store}")
+        raise Violation(f"the store of round {state.round} is not rank 0's: {state.store}")
     return formed
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explores the models and says how far: `make explore`, or `python -m model.explore [--quick] [--alone] [MODEL]`.
 
-Each search is deterministic: the same code gives the same numbers. A finding is told with the shortest way to it, and
+Each search is deterministic: the same code gives the same numbers. A violation is told with the shortest way to it, and
 ends the run with exit code 1.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from model.composed_scope import ComposedScope
 from model.landmarks import LANDMARKS, LIVE_LANDMARKS
 from model.operator_scope import OperatorScope
-from model.search import Count, Found, Scope, Search
+from model.search import Count, Counterexample, Scope, Search
 
 PROCESSES = 2
 
@@ -37,7 +37,7 @@ class Task(NamedTuple):
 class Result:
     count: Count
     notes: str
-    found: Found | None
+    found: Counterexample | None
 
 
 TO_THE_END = 100
@@ -74,8 +74,8 @@ def explored(number: int, quick: bool) -> Result:
     found = None
     try:
         search.run(task.quick if quick else task.depth)
-    except Found as finding:
-        found = finding
+    except Counterexample as counterexample:
+        found = counterexample
     return Result(search.count, scope.notes(), found)
 
 

@@ -28,7 +28,7 @@ from elasticjob.terms import Outcome, RendezvousPhase, RequestCause, RequestType
 from model.operator_key import key_of
 from model.operator_moves import with_record
 from model.operator_system import OperatorSystem, after_seconds, lines_of, looked
-from model.search import Digest, Finding, digest, in_words
+from model.search import Digest, Violation, digest, in_words
 from model.state_key import asks_anew
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -61,12 +61,12 @@ class Liveness:
         self.longest = dict.fromkeys(Calm, 0.0)
 
     def check(self, system: OperatorSystem) -> None:
-        """Raises Finding."""
+        """Raises Violation."""
         self._later.clear()
         for calm in Calm if system.unseen or _waits_for_pods(system) else (Calm.WELL, Calm.SILENT):
             seconds = self._seconds_to_rest(system, calm)
             if seconds > bound(system.spec, system.state):
-                raise Finding(f"{calm.value}: it takes {seconds:g} s to form a round or end")
+                raise Violation(f"{calm.value}: it takes {seconds:g} s to form a round or end")
             self.longest[calm] = max(self.longest[calm], seconds)
 
     def _seconds_to_rest(self, start: OperatorSystem, calm: Calm) -> float:
@@ -92,7 +92,7 @@ class Liveness:
                 system, key = following, next_key
         except Exception as error:
             lines = [line for step, _ in (*way.values(), (system, 0.0)) for line in lines_of(step)]
-            raise Finding(f"{calm.value}: {in_words(error)}", ("left alone, this follows:", *lines)) from error
+            raise Violation(f"{calm.value}: {in_words(error)}", ("left alone, this follows:", *lines)) from error
         seconds = known[key]
         for key, (step, passed) in reversed(way.items()):
             known[key] = seconds = 0.0 if _is_there(step) else seconds + passed
@@ -167,60 +167,60 @@ def _owes_a_join(state: State, worker: Worker) -> bool:
 
 
 def goes_in_a_circle() -> NoReturn:
-    raise Finding("the job does not come to rest")
+    raise Violation("the job does not come to rest")
 
 
 def _must_rest(system: OperatorSystem, calm: Calm) -> None:
-    """Raises Finding when this is no place to rest."""
+    """Raises Violation when this is no place to rest."""
     spec, state = system.spec, system.state
     if state.phase is CLOSED and not state.ended:
         if not any(_trains(state, worker) for worker in system.workers):
-            raise Finding("the rendezvous is closed, nobody trains any more, and the job does not end")
+            raise Violation("the rendezvous is closed, nobody trains any more, and the job does not end")
         return
     roster = roster_of(spec, state, system.workers)
     if left := left_over(roster, state, system.workers):
-        raise Finding(f"the pods {left} are of no use any more, and stay")
+        raise Violation(f"the pods {left} are of no use any more, and stay")
     if state.ended:
         return
     if spec.suspend:
         if state.phase is FORMED:
-            raise Finding("a suspended job rests, and trains")
+            raise Violation("a suspended job rests, and trains")
     elif state.phase is FORMED:
         _must_be_whole(spec, state, roster, calm)
     else:
         waits = any(worker.pod is not PodState.RUNNING for worker in roster.awaited) or not roster.awaited
         if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
-            raise Finding(f"the job rests while round {state.round} is forming")
+            raise Violation(f"the job rests while round {state.round} is forming")
 
 
 def _must_be_whole(spec: Spec, state: State, roster: Roster, calm: Calm) -> None:
-    """Raises Finding when a formed round is not the one that the job is to rest in."""
+    """Raises Violation when a formed round is not the one that the job is to rest in."""
     if calm is Calm.WELL:
         must_have_spares(spec, state, roster)
     if state.done:
         return
     if asks_anew(spec, state):
-        raise Finding(f"round {state.round} is formed, and a restart that was asked for never comes")
+        raise Violation(f"round {state.round} is formed, and a restart that was asked for never comes")
     newcomers = sum(worker.member not in state.participants for worker in roster.joined)
     if largest_size(spec, state, len(state.participants) + newcomers) > len(state.participants):
-        raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
+        raise Violation(f"round {state.round} is formed, and newcomers wait for ever")
     if calm is Calm.WELL and {worker.member for worker in roster.kept} != set(state.participants):
-        raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+        raise Violation(f"round {state.round} is formed, and somebody is for ever left out")
     if calm is Calm.WELL and any(worker.draining for worker in roster.kept):
-        raise Finding(f"round {state.round} is formed, and members stay where nodes are about to go")
+        raise Violation(f"round {state.round} is formed, and members stay where nodes are about to go")
 
 
 def must_have_spares(spec: Spec, state: State, roster: Roster) -> None:
-    """Raises Finding when a job that has places for workers rests with fewer spares than it wants."""
+    """Raises Violation when a job that has places for workers rests with fewer spares than it wants."""
     waiting = sum(has_joined(state, worker) for worker in roster.spares)
     if roster.wanted and waiting < spec.spares:
-        raise Finding(f"round {state.round} is formed, and {waiting} of {spec.spares} spares wait")
+        raise Violation(f"round {state.round} is formed, and {waiting} of {spec.spares} spares wait")
 
 
 def _may_end(system: OperatorSystem, calm: Calm) -> None:
-    """Raises Finding when calm has led to an end that it must not lead to."""
+    """Raises Violation when calm has led to an end that it must not lead to."""
     if system.state.outcome is Outcome.TIMEOUT and (calm is Calm.WELL or system.spec.suspend):
-        raise Finding("the job has timed out" + ", though suspended" * system.spec.suspend)
+        raise Violation("the job has timed out" + ", though suspended" * system.spec.suspend)
 
 
 def _trains(state: State, worker: Worker) -> bool:

@@ -10,7 +10,7 @@ from model.liveness import Liveness
 from model.operator_key import key_of
 from model.operator_moves import CHANGES, changed, moves_of
 from model.operator_system import OperatorSystem, lines_of, looked
-from model.search import Digest, Finding, Move, digest
+from model.search import Digest, Move, Violation, digest
 
 _LANDMARKS = LANDMARKS | LIVE_LANDMARKS
 
@@ -40,7 +40,7 @@ class OperatorScope:
         after = looked(before)
         asleep = system.wake is None or before.now < system.wake
         if system.idle and asleep and move == ("time", 10.0, "none") and not after.idle:
-            raise Finding("nothing happened but time, and the operator had not meant to look so soon")
+            raise Violation("nothing happened but time, and the operator had not meant to look so soon")
         return after
 
     def forget(self) -> None:

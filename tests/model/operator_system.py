@@ -41,7 +41,7 @@ def agreed(state: State) -> tuple[Any, ...]:
 
 
 def looked(system: OperatorSystem) -> OperatorSystem:
-    """The operator looks and acts: what it makes is there at once, what it deletes is going. Raises Finding."""
+    """The operator looks and acts: what it makes is there at once, what it deletes is going. Raises Violation."""
     spec, workers, now = system.spec, system.workers, system.now
     decision = decide(spec, system.state, workers, now)
     state = decision.state

@@ -17,7 +17,7 @@ Move = tuple[Any, ...]
 Digest = bytes
 
 
-class Finding(Exception):
+class Violation(Exception):
     """A check has failed: the model, or the code that it runs, is wrong. `then` tells what a check of a state did."""
 
     def __init__(self, sentence: str, then: tuple[str, ...] = ()) -> None:
@@ -26,7 +26,7 @@ class Finding(Exception):
 
 
 class Scope(Protocol[SystemState]):
-    """What a model has to tell. `apply` and `check` raise `Finding`, or whatever the code that they run raises."""
+    """What a model has to tell. `apply` and `check` raise `Violation`, or whatever the code that they run raises."""
 
     def starts(self) -> Iterable[SystemState]:
         """The states to begin with."""
@@ -53,8 +53,8 @@ class Scope(Protocol[SystemState]):
         """`move` and what came of it, for people; ("start", number) is the first. None: the check failed in it."""
 
 
-class Found(Exception):
-    """A finding and the shortest way to it, in words."""
+class Counterexample(Exception):
+    """A violation and the shortest way to it, in words."""
 
     def __init__(self, sentence: str, trace: tuple[str, ...]) -> None:
         super().__init__(sentence, trace)
@@ -79,7 +79,7 @@ class Search(Generic[SystemState]):
         self.count = Count()
 
     def run(self, depth: int) -> Count:
-        """Visit all states up to `depth` moves away from the first ones. Raises Found."""
+        """Visit all states up to `depth` moves away from the first ones. Raises Counterexample."""
         began = time.perf_counter()
         frontier: list[tuple[Digest, SystemState]] = []
         for number, system in enumerate(self._scope.starts()):
@@ -123,15 +123,15 @@ class Search(Generic[SystemState]):
             raise self._found(error, here) from error
         return here
 
-    def _found(self, error: Exception, at: Digest, *last: Move) -> Found:
-        sentence, then = in_words(error), error.then if isinstance(error, Finding) else ()
+    def _found(self, error: Exception, at: Digest, *last: Move) -> Counterexample:
+        sentence, then = in_words(error), error.then if isinstance(error, Violation) else ()
         moves = list(last)
         origin: Digest | None = at
         while origin is not None:
             origin, move = self._ways[origin]
             moves.append(move)
         start, *way = reversed(moves)
-        return Found(sentence, (*self._walk(start[0], way), *then))
+        return Counterexample(sentence, (*self._walk(start[0], way), *then))
 
     def _walk(self, start: int, way: list[Move]) -> Iterator[str]:
         self._scope.forget()
@@ -147,7 +147,7 @@ class Search(Generic[SystemState]):
 
 
 def in_words(error: Exception) -> str:
-    return str(error) if isinstance(error, Finding) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
 
 
 def digest(key: tuple[Any, ...]) -> Digest:

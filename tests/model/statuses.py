@@ -11,7 +11,7 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from elasticjob_operator.job.view import JobView
-from model.search import Finding
+from model.search import Violation
 
 _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "uid": "0", "generation": 1}}
 _SPEC = ElasticJobSpec(replicas=1, template={})
@@ -26,7 +26,7 @@ class StatusRegister:
         self.statuses: list[RendezvousStatus] = []
 
     def number(self, state: State) -> int:
-        """The number in `statuses` of what sidecars read of `state`. Raises Finding."""
+        """The number in `statuses` of what sidecars read of `state`. Raises Violation."""
         members = (state.participants, state.leaving, state.finished)
         key = (state.round, state.phase, state.stage, *members, state.store, state.outcome)
         if key not in self._numbers:
@@ -36,7 +36,7 @@ class StatusRegister:
 
 
 def stored(state: State) -> ElasticJobStatus:
-    """The status as it comes back from the API server. Raises Finding unless it says what was agreed."""
+    """The status as it comes back from the API server. Raises Violation unless it says what was agreed."""
     report = Report(
         job=_JOB,
         spec=_SPEC,
@@ -57,5 +57,5 @@ def stored(state: State) -> ElasticJobStatus:
     )
     status = ElasticJobStatus.parse(json.loads(json.dumps(status_of(report).dump())))
     if (read := state_of(status, state.clocks)) != state:
-        raise Finding(f"a new operator reads another state than was written: {read}, and not {state}")
+        raise Violation(f"a new operator reads another state than was written: {read}, and not {state}")
     return status

@@ -3,15 +3,17 @@
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from elasticjob.pods import BATCH
-from elasticjob_cli.reading.scene import Scene
+from elasticjob_cli.reading.scene import Leader, Scene
 from support.pod_life import new_credentials
 
 FOLDER = Path(__file__).parents[1] / "unit" / "cli" / "scenes"
 CERTIFICATE = new_credentials().certificate  # in the place of any that was recorded
+SEVERAL = ("pods", "records", "claims", "events", "hidden")
 RECORD = "RECORD_SCENES"  # set it to write the files anew
 
 OF_EVENT_METADATA = ("name", "annotations")
@@ -26,14 +28,14 @@ def load(name: str) -> Scene:
     body = json.loads((FOLDER / f"{name}.json").read_text())
     for one in body["records"]:
         one["spec"]["certificate"] = CERTIFICATE
-    return Scene.from_json(body)
+    return from_json(body)
 
 
 def record(name: str, scene: Scene) -> None:
     """Keep it, if this run is to write the files anew."""
     if not os.environ.get(RECORD):
         return
-    body = scene.as_json()
+    body = as_json(scene)
     body["job"] = _trimmed(body["job"])
     for kind in ("pods", "claims", "records"):
         body[kind] = [_trimmed(one) for one in body[kind]]
@@ -44,6 +46,17 @@ def record(name: str, scene: Scene) -> None:
         body["leader"]["lease"] = {"metadata": _of(lease["metadata"], *OF_METADATA), "spec": lease["spec"]}
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+def as_json(scene: Scene) -> dict[str, Any]:
+    of_one = {"job": scene.job, "leader": scene.leader._asdict(), "now": scene.now.isoformat()}
+    return of_one | {kind: list(getattr(scene, kind)) for kind in SEVERAL}
+
+
+def from_json(body: dict[str, Any]) -> Scene:
+    leader = Leader(**body["leader"] | {"lacks": body["leader"]["lacks"] and tuple(body["leader"]["lacks"])})
+    several = {kind: tuple(body[kind]) for kind in SEVERAL}
+    return Scene(job=body["job"], leader=leader, now=datetime.fromisoformat(body["now"]), **several)
 
 
 def _trimmed(body: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A `JobReport` has the state of one job, a `JobReportList` that of several, and a
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -54,7 +55,7 @@ def report(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
         "activeSeconds": round(look.active_for),
         "activeDeadlineSeconds": spec.active_deadline_seconds,
         "progress": _dumped(status.progress) if status.progress else None,
-        "members": [_camel(member.as_json()) for member in members_of(look, rates)],
+        "members": [_camel(asdict(member)) for member in members_of(look, rates)],
         "missing": [worker.index for worker in look.missing],
         "blockers": [{"object": "", "workers": "", "remedy": ""} | _dumped(one) for one in status.blockers],
         "hidden": list(look.scene.hidden),

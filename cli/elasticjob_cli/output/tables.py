@@ -4,6 +4,8 @@ as one block of lines for each row. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from elasticjob.text import bare
@@ -60,44 +62,30 @@ def lines_of(parts: Iterable[Part], width: int, *, colours: bool = False, header
 
 def _paragraph(text: Paragraph, width: int, *, colours: bool) -> Iterator[str]:
     """The lines of the text, folded between words."""
-    styled = [(letter, span.style) for span in text.spans for line in (span.text,) for letter in line]
-    lines: list[list[tuple[str, str]]] = [[]]
-    for letter, style in styled:
-        if letter == "\n":
-            lines.append([])
-        else:
-            lines[-1].append((letter, style))
-    for letters in lines:
-        plain = "".join(letter for letter, _ in letters)
-        begin = 0
-        for length in _folded(plain, width):
-            yield _painted(letters[begin : begin + length], colours=colours)
-            begin += length
-            while begin < len(plain) and plain[begin] == " ":
-                begin += 1
+    letters = [(letter, span.style) for span in text.spans for letter in span.text]
+    for line in "".join(letter for letter, _ in letters).split("\n"):
+        for piece in _folded(line, width):
+            yield _painted(letters[piece], colours=colours)
+        letters = letters[len(line) + 1 :]
 
 
-def _folded(line: str, width: int) -> Iterator[int]:
-    """The lengths of the pieces into which a line is folded. The spaces between two pieces belong to neither."""
-    while len(line) > width:
-        at = line.rfind(" ", 1, width + 1)
-        at = at if at > 0 else line.find(" ")
+def _folded(line: str, width: int) -> Iterator[slice]:
+    """The pieces into which a line is folded. The spaces between two pieces belong to neither."""
+    begin = 0
+    while len(line) - begin > width:
+        at = line.rfind(" ", begin + 1, begin + width + 1)
+        at = at if at > 0 else line.find(" ", begin)
         if at < 0:
             break
-        yield len(line[:at].rstrip())
-        line = line[at:].lstrip()
-    yield len(line)
+        yield slice(begin, begin + len(line[begin:at].rstrip()))
+        begin = len(line) - len(line[at:].lstrip())
+    yield slice(begin, len(line))
 
 
 def _painted(letters: Sequence[tuple[str, str]], *, colours: bool) -> str:
     """One line. A run of characters with one style is painted as a whole."""
-    runs: list[Span] = []
-    for letter, style in letters:
-        if runs and runs[-1].style == style:
-            runs[-1] = Span(runs[-1].text + letter, style)
-        else:
-            runs.append(Span(letter, style))
-    return "".join(_paint(bare(run.text), run.style, colours=colours) for run in runs).rstrip()
+    runs = ((style, "".join(letter for letter, _ in run)) for style, run in groupby(letters, key=itemgetter(1)))
+    return "".join(_paint(bare(text), style, colours=colours) for style, text in runs).rstrip()
 
 
 def _paint(text: str, style: str, *, colours: bool) -> str:
@@ -146,13 +134,7 @@ def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], style
 
 
 def _cell(text: str, width: int) -> list[str]:
-    found, begin = [], 0
-    for length in _folded(text, width):
-        found.append(text[begin : begin + length])
-        begin += length
-        while begin < len(text) and text[begin] == " ":
-            begin += 1
-    return found
+    return [text[piece] for piece in _folded(text, width)]
 
 
 def _blocks(names: Sequence[str], rows: Iterable[Sequence[str]], width: int, *, colours: bool) -> Iterator[str]:

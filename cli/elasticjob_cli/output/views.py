@@ -22,7 +22,7 @@ def status_view(look: Look, rates: Mapping[str, float], *, wide: bool = False) -
     rounds, reply = rounds_of(look), answer(look)
     members = members_of(look, rates)
     parts: list[Part] = [_headline(look)]
-    if not reply.full or reply.findings:
+    if not reply.full or reply.causes:
         parts.append(Paragraph.of(reply.paragraph, style="" if look.status.phase == "Complete" else "yellow"))
     if members:
         parts += [Paragraph.of(""), _members(members, _addresses(look) if wide else None)]

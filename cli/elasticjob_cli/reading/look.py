@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from elasticjob.agreed import limited, rendezvous_spec, state_of
 from elasticjob.api import Blocker, Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob.blocker_reasons import FINISHING, NETWORK_FAULT
+from elasticjob.blocker_reasons import Reason
 from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record
 from elasticjob.reading.validity import Reading, judge, problems_among
@@ -110,7 +110,7 @@ class Look:
     @property
     def finishing(self) -> str | None:
         """Which containers the job waits for after success, in the operator's words; None if it waits for none."""
-        return self.told_of(FINISHING)
+        return self.told_of(Reason.FINISHING)
 
     @property
     def unfinished(self) -> int:
@@ -131,12 +131,12 @@ class Look:
     @property
     def cut_off(self) -> str:
         """Which members of the standing round do not reach rank 0, in the operator's words; empty if all do."""
-        return (self.told_of(NETWORK_FAULT) or "") if self.trains else ""
+        return (self.told_of(Reason.NETWORK_FAULT) or "") if self.trains else ""
 
     @property
     def cut_off_workers(self) -> frozenset[int]:
         """The indices of the members that do not reach rank 0."""
-        kept = (one.workers for one in self.blockers_of(NETWORK_FAULT))
+        kept = (one.workers for one in self.blockers_of(Reason.NETWORK_FAULT))
         return frozenset(chain.from_iterable(kept)) if self.trains else frozenset()
 
     @property

@@ -2,11 +2,11 @@
 """The members of a round as rows: rank, worker, pod, node, step, rate, age."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from elasticjob.blocker_reasons import HUNG
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import PodState
 from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import ProcessState, RequestType
@@ -38,9 +38,6 @@ class MemberRow:
     waits: float | None
     seconds: float | None
     state: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class SeenStep(NamedTuple):
@@ -115,7 +112,7 @@ def _stalls(worker: WorkerView, look: Look) -> str:
     """What a stalled worker does; empty if it does not stall. If the training hangs, workers whose scripts never report
     are included."""
     stall = worker.record.status.stall if worker.record else None
-    agreed, hangs = look.status.rendezvous, bool(look.blockers_of(HUNG))
+    agreed, hangs = look.status.rendezvous, bool(look.blockers_of(Reason.HUNG))
     if stall is None or not stall.round == agreed.stalled == agreed.round or not (stall.stalled or hangs):
         return ""
     doing = DOING.get(stall.process) if stall.process else None

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elasticjob.objects import Object
 
@@ -33,33 +33,6 @@ class Scene:
     leader: Leader
     now: datetime
     hidden: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "pods": list(self.pods),
-            "records": list(self.records),
-            "claims": list(self.claims),
-            "events": list(self.events),
-            "leader": self.leader._asdict(),
-            "now": self.now.isoformat(),
-            "hidden": list(self.hidden),
-        }
-
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> "Scene":
-        leader = dict(body["leader"])
-        leader["lacks"] = None if leader.get("lacks") is None else tuple(leader["lacks"])
-        return cls(
-            job=body["job"],
-            pods=tuple(body["pods"]),
-            records=tuple(body["records"]),
-            claims=tuple(body["claims"]),
-            events=tuple(body["events"]),
-            leader=Leader(**leader),
-            now=datetime.fromisoformat(body["now"]),
-            hidden=tuple(body["hidden"]),
-        )
 
 
 def events_of(scene: Scene, kind: str, name: str) -> list[Object]:

@@ -12,23 +12,25 @@ from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.words import listed, names, plural
 from elasticjob_cli.reading.worker import WorkerView
-from elasticjob_cli.why.causes import Cause
-from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
+from elasticjob_cli.why.causes import Cause, absent_spares, causes_of
+from elasticjob_cli.why.reasons import LocalReason
 
-ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED, Cause.MANAGED})  # no round is mentioned then
+ENDS = frozenset(
+    {LocalReason.DELETED, LocalReason.COMPLETE, LocalReason.FAILED, LocalReason.MANAGED}
+)  # no round is mentioned then
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The answer of `why`. `full`: all wanted workers train. `trains`: a round stands. `paragraph` consists of `now`,
-    the findings' sentences and remedies, and `follows`."""
+    the causes' sentences and remedies, and `follows`."""
 
     job: str
     namespace: str
     full: bool
     trains: bool
     now: str
-    findings: tuple[Finding, ...]
+    causes: tuple[Cause, ...]
     follows: str
 
     @property
@@ -45,23 +47,23 @@ def why(scene: Scene) -> Explanation:
 
 
 def answer(look: Look) -> Explanation:
-    found = tuple(findings_of(look))
-    ended = any(one.cause in ENDS for one in found)
+    found = tuple(causes_of(look))
+    ended = any(one.reason in ENDS for one in found)
     return Explanation(
         job=look.name,
         namespace=look.namespace,
         full=look.is_full and not ended,
         trains=look.trains,
         now="" if ended else _now(look),
-        findings=found,
+        causes=found,
         follows="" if ended or look.broken else _follows(look, found),
     )
 
 
 def _told(answer: Explanation) -> list[str]:
     """One sentence for each cause of the job, and one for all causes of workers, followed by each remedy once."""
-    told = [f"{one.sentence} {one.remedy}".strip() for one in answer.findings if not one.workers]
-    kept = [one for one in answer.findings if one.workers]
+    told = [f"{one.sentence} {one.remedy}".strip() for one in answer.causes if not one.workers]
+    kept = [one for one in answer.causes if one.workers]
     if kept:
         verb, word = ("trains", "without") if answer.trains else ("waits", "for")
         clauses = f"; and {word} ".join(one.sentence for one in kept)
@@ -104,7 +106,7 @@ def _size(look: Look) -> str:
     return told + (f", of which {finished} {'has' if finished == 1 else 'have'} finished" if finished else "")
 
 
-def _follows(look: Look, found: tuple[Finding, ...]) -> str:
+def _follows(look: Look, found: tuple[Cause, ...]) -> str:
     if any(one.covers for one in found):
         return ""
     if look.is_blind:
@@ -116,7 +118,7 @@ def _no_spare(look: Look) -> str:
     return "No spare is ready to take a place." if look.spec.spare_replicas and look.missing and not look.spares else ""
 
 
-def _spares(look: Look, found: tuple[Finding, ...]) -> str:
+def _spares(look: Look, found: tuple[Cause, ...]) -> str:
     """The missing spares and the reasons, with the remedies not mentioned yet."""
     absent = absent_spares(look)
     if not absent:
@@ -128,7 +130,7 @@ def _spares(look: Look, found: tuple[Finding, ...]) -> str:
     return " ".join([f"{missing} missing: {told}.", *remedies])
 
 
-def _next(look: Look, found: tuple[Finding, ...]) -> str:
+def _next(look: Look, found: tuple[Cause, ...]) -> str:
     if look.newcomers:
         return _next_round(look)
     if look.is_formed:
@@ -147,7 +149,7 @@ def _next_round(look: Look) -> str:
     return f"{told} is opened {_left(look, look.newcomers, 1)}."
 
 
-def _when(look: Look, found: tuple[Finding, ...]) -> str:
+def _when(look: Look, found: tuple[Cause, ...]) -> str:
     """When a round forms, once enough workers have joined."""
     stuck = {index for one in found if one.stuck for index in one.workers}
     coming = [worker for worker in look.missing if worker.index not in stuck]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the whole job. Each returns the message about its cause, or None if the cause does not hold."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from elasticjob.api import JOB_LEFT, Blocker
-from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING, HUNG, Reason
+from elasticjob.blocker_reasons import Reason
 from elasticjob.spec import CONTROLLER
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
@@ -15,11 +15,6 @@ from elasticjob_cli.reading.words import names
 
 LEFT_SECONDS = 3600.0  # an operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
-
-
-def told(reason: str) -> Callable[[Look], str | None]:
-    """The test for a cause that the operator reports, by its reason."""
-    return lambda look: look.told_of(reason)
 
 
 def being_deleted(look: Look) -> str | None:
@@ -134,8 +129,8 @@ def storeless_rank_0(look: Look) -> str | None:
 
 def finishing(look: Look) -> str | None:
     """With the time left as far as it is known: a new leader begins to count again."""
-    found = next(iter(look.blockers_of(FINISHING)), None)
-    if found is None or look.told_of(CONTAINER_FAILED) or look.has_ended:
+    found = next(iter(look.blockers_of(Reason.FINISHING)), None)
+    if found is None or look.told_of(Reason.CONTAINER_FAILED) or look.has_ended:
         return None
     left = look.spec.finish_seconds - (look.for_seconds(found.since) or 0.0)
     return f"{said(found.message)}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
@@ -150,7 +145,7 @@ def sidecars_not_ready(look: Look) -> str | None:
 
 
 def no_steps(look: Look) -> str | None:
-    return look.told_of(HUNG) if look.is_formed else None
+    return look.told_of(Reason.HUNG) if look.is_formed else None
 
 
 def device_unhealthy(look: Look) -> str | None:

@@ -4,15 +4,16 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.worker import WorkerView
-from elasticjob_cli.why.causes import Cause
+from elasticjob_cli.why.reasons import LocalReason
 
 
 class JobRow(NamedTuple):
     """A cause of the job. `covers`: while it holds, its pods explain nothing more."""
 
-    cause: Cause
+    reason: Reason | LocalReason
     test: Callable[[Look], str | None]
     sentence: str
     remedy: str = ""
@@ -23,8 +24,14 @@ class WorkerRow(NamedTuple):
     """A cause of one worker. `sentence` follows "worker 3, ". `stuck`: the worker will not come by itself, so nobody
     waits for it."""
 
-    cause: Cause
+    reason: Reason | LocalReason
     test: Callable[[WorkerView, Look], str | None]
     sentence: str
     remedy: str = ""
     stuck: bool = False
+
+
+def remedy_of(row: JobRow | WorkerRow) -> str:
+    """What to do about the cause, as a sentence: the row's own remedy, or that of the status; empty if it has none."""
+    told = row.remedy or REMEDIES.get(row.reason, "")
+    return told[:1].upper() + told[1:].removesuffix(".") + "." if told else ""

@@ -163,24 +163,18 @@ class WorkerPods:
         return "" if pod.deleting else f"there is a pod {name} that is not of this job: {PATIENCE}"
 
     async def _delete(self, job: Object, worker: Worker) -> None:
-        meta = job["metadata"]
-        name = pod_name(meta["name"], worker.index, worker.replacement)
-        pod = self._view(job).pods.get(name)
-        if pod is not None:
+        if (pod := self._pod_of(job, worker)) is not None:
             async with self._slots.of(_key(job)):
-                await self._kube.delete_pod(meta["namespace"], name, pod.uid)
+                await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
 
     async def _end(self, job: Object, worker: Worker) -> None:
-        meta = job["metadata"]
-        name = pod_name(meta["name"], worker.index, worker.replacement)
-        pod = self._view(job).pods.get(name)
-        if pod is None:
+        if (pod := self._pod_of(job, worker)) is None:
             return
         try:
             async with self._slots.of(_key(job)):
                 ended = await self._kube.set_deadline(pod, DEADLINE_SECONDS)
         except (Invalid, Forbidden) as error:
-            log.warning("%s/%s cannot be ended and is deleted: %s", meta["namespace"], name, error)
+            log.warning("%s/%s cannot be ended and is deleted: %s", pod.namespace, pod.name, error)
             await self._delete(job, worker)
         else:
             if ended is not None:
@@ -189,6 +183,9 @@ class WorkerPods:
     def _names_of_running(self, job: Object) -> frozenset[str]:
         """The names of the pods that run, including those being deleted: they take room until they are gone."""
         return frozenset(name for name, pod in self._view(job).pods.items() if not pod.is_over)
+
+    def _pod_of(self, job: Object, worker: Worker) -> Pod | None:
+        return self._view(job).pods.get(pod_name(job["metadata"]["name"], *worker.pod_key))
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))

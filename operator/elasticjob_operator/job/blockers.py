@@ -8,19 +8,7 @@ however many workers wait and however long the messages are.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from elasticjob.api import Blocker
-from elasticjob.blocker_reasons import (
-    ADMITTED_LATER,
-    AGAIN,
-    BUDGET_REFUSED,
-    CONTAINER_FAILED,
-    DRAIN_GRACE_OVER,
-    FINISHING,
-    HUNG,
-    NETWORK_FAULT,
-    ORDER,
-    REMEDIES,
-    Reason,
-)
+from elasticjob.blocker_reasons import GANG_PENDING, GANG_REFUSED, ORDER, REMEDIES, Reason
 from elasticjob.blockers import MAX_BLOCKERS, OTHERS
 from elasticjob.pods import QUEUE_LABEL, pod_name
 from elasticjob.reading.waits import KINDS
@@ -62,13 +50,13 @@ def _of_the_round(report: Report) -> Iterator[Blocker]:
         cut_off = [index for index, _ in sorted(network.cut_off)]
         rank0 = next((one for one in report.workers if one.member == report.decision.state.participants[0]), None)
         pod = f"Pod/{pod_name(report.job['metadata']['name'], *rank0.pod_key)}" if rank0 else ""
-        yield _made(report, NETWORK_FAULT, network.sentence, workers=cut_off, object=pod)
+        yield _made(report, Reason.NETWORK_FAULT, network.sentence, workers=cut_off, object=pod)
     if hang.sentence:
-        yield _made(report, HUNG, hang.sentence, passes=report.spec.hang_policy == "Restart")
+        yield _made(report, Reason.HUNG, hang.sentence, passes=report.spec.hang_policy == "Restart")
     if finishing.failed:
-        yield _made(report, CONTAINER_FAILED, finishing.failed)
+        yield _made(report, Reason.CONTAINER_FAILED, finishing.failed)
     if finishing.waits:
-        yield _made(report, FINISHING, finishing.sentence, passes=True)
+        yield _made(report, Reason.FINISHING, finishing.sentence, passes=True)
 
 
 def _of_the_rest(report: Report) -> Iterator[Blocker]:
@@ -81,9 +69,9 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
     if report.of(Allowance).told:
         yield _without_quota(report)
     if report.of(Protection).budget is Budget.OPEN:
-        yield _made(report, DRAIN_GRACE_OVER, grace_over(report.spec.drain), passes=True)
+        yield _made(report, Reason.DRAIN_GRACE_OVER, grace_over(report.spec.drain), passes=True)
     if report.budget_problem:
-        yield _made(report, BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
+        yield _made(report, Reason.BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
     for wait, indices in grouped(report.waits):
         about, passes = wait.object, KINDS[wait.reason].passes
         yield _made(report, wait.reason, wait.said, object=about, workers=indices, spares=wait.spare, passes=passes)
@@ -101,7 +89,7 @@ def _without_quota(report: Report) -> Blocker:
         report,
         Reason.QUOTA_PENDING,
         allowance.told,
-        f"mend what is named; {AGAIN}" if allowance.refused else ADMITTED_LATER,
+        GANG_REFUSED if allowance.refused else GANG_PENDING,
         f"LocalQueue/{queue}" if queue else "",
         passes=not allowance.refused,
     )

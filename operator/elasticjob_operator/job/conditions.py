@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING, HUNG, ORDER, Reason
+from elasticjob.blocker_reasons import ORDER, Reason
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
@@ -14,7 +14,7 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
-from elasticjob_operator.job.finishing import CONTAINERS_RUN, FinishingFound
+from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING, FinishingFound
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
@@ -38,7 +38,7 @@ class UntimedCondition(NamedTuple):
     message: str
 
 
-def findings_of(report: Report) -> Iterator[UntimedCondition]:
+def conditions_of(report: Report) -> Iterator[UntimedCondition]:
     state, problem = report.decision.state, report.problem
     yield UntimedCondition(
         "TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or ""
@@ -67,7 +67,7 @@ def _once_told(report: Report, type: str, reason: str, fault: str, well: str) ->
 def _finishing(report: Report) -> Iterator[UntimedCondition]:
     found = report.of(FinishingFound)
     if found.message:
-        reason = CONTAINER_FAILED if found.failed else CONTAINERS_RUN
+        reason = Reason.CONTAINER_FAILED if found.failed else CONTAINERS_RUN
         yield UntimedCondition(FINISHING, "True" if found.waits else "False", reason, found.message)
     elif _had_condition(FINISHING, report):
         yield UntimedCondition(FINISHING, "False", "NothingAwaited", "")
@@ -86,7 +86,7 @@ def _suspended(report: Report) -> Iterator[UntimedCondition]:
 
 def _progressing(hang: Hang) -> UntimedCondition:
     if hang.sentence:
-        return UntimedCondition(PROGRESSING, "False", HUNG, hang.sentence)
+        return UntimedCondition(PROGRESSING, "False", Reason.HUNG, hang.sentence)
     return UntimedCondition(PROGRESSING, "True", "WithinDeadline", "")
 
 
@@ -131,18 +131,18 @@ def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
     return sorted(found.values(), key=lambda one: (ORDER[one[0].reason], one[1][0]))
 
 
-def reason_of(report: Report, findings: tuple[UntimedCondition, ...]) -> str:
+def reason_of(report: Report, conditions: tuple[UntimedCondition, ...]) -> str:
     """Why the job waits or has ended, in one word. Empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
     if report.of(FinishingFound).waits and not _obstacle(report):
-        return FINISHING
-    rendezvoused = next(one for one in findings if one.type == RENDEZVOUSED)
+        return Reason.FINISHING
+    rendezvoused = next(one for one in conditions if one.type == RENDEZVOUSED)
     if rendezvoused.status != "True":
         return rendezvoused.reason
     if report.of(Network).sentence:
         return FAULT
-    return HUNG if report.of(Hang).sentence else _obstacle(report) or ""
+    return Reason.HUNG if report.of(Hang).sentence else _obstacle(report) or ""
 
 
 def _how_it_ended(state: State) -> str:

@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.blocker_reasons import DRAIN_GRACE_OVER
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Event
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.spec import DrainSpec
@@ -79,7 +79,7 @@ class Evictions(Concern):
     def after(self, report: Report) -> tuple[Event, ...]:
         was_open, self._is_open = self._is_open, report.of(Protection).budget is Budget.OPEN
         opens = self._is_open and not was_open
-        return (Event(DRAIN_GRACE_OVER, grace_over(report.spec.drain), warning=True),) if opens else ()
+        return (Event(Reason.DRAIN_GRACE_OVER, grace_over(report.spec.drain), warning=True),) if opens else ()
 
     def follow(self, report: Report, due: int, now: float) -> None:
         """Has `min_available` follow the pods that exist, and those that are `due`."""

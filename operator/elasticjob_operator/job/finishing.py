@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
-from elasticjob.blocker_reasons import CONTAINER_FAILED, FINISHING
+from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Event, Member, Worker
 from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
-CONTAINERS_RUN = "ContainersRun"
+FINISHING, CONTAINERS_RUN = "Finishing", "ContainersRun"
 NAMED = 3
 
 Crashes = Mapping[Member, int]  # how often each container had been restarted when that was last announced
@@ -71,7 +71,7 @@ def finishing_of(report: Report, known: Crashes) -> FinishingFound:
         sentence=_sentence(report, waited) if waited else "",
         failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
         crashes={one: worker.crashes for one, worker in there.items()},
-        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
+        news=tuple(Event(Reason.CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
     )
 
 

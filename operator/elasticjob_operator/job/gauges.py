@@ -4,10 +4,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from elasticjob.blocker_reasons import FINISHING
 from elasticjob.members import Members
 from elasticjob.objects import Object
 from elasticjob.terms import Outcome
+from elasticjob_operator.job.finishing import FINISHING
 from elasticjob_operator.job.network import CONNECTED
 from elasticjob_operator.job.stalls import PROGRESSING
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus
-from elasticjob.blocker_reasons import NETWORK_FAULT
+from elasticjob.blocker_reasons import Reason
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able
@@ -22,7 +22,7 @@ from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import SidecarTroubles
 
-CONNECTED, FAULT, REACHABLE = "Connected", NETWORK_FAULT, "Reachable"
+CONNECTED, FAULT, REACHABLE = "Connected", Reason.NETWORK_FAULT, "Reachable"
 STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow for a while
 # from the forming of a round until its links can be trusted, and more for each member: late links cause suspicions
 SETTLE_SECONDS, SETTLE_SECONDS_EACH = 15.0, 0.02

@@ -25,7 +25,7 @@ class Report(NamedTuple):
     workers whose pods are ready. `decision`: until it is made, the state that `before` contains. `at`: the time of the
     look in seconds of the leader's clock, and `now` by the wall clock. `waits`: those of wanted workers, by index.
     `budget_problem`: why the PodDisruptionBudget is not as it should be. `lease`: the Lease that `term` belongs to.
-    `facts`: the findings of concerns, each of a type of its own.
+    `facts`: what the concerns have found, each of a type of its own.
     """
 
     job: Object

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
-from elasticjob.blocker_reasons import HUNG
+from elasticjob.blocker_reasons import Reason
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -110,7 +110,7 @@ def hang_of(report: Report, asked: StallQuestion) -> Hang:
     sentence = f"no member has reported for {deadline} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
     told = asked.told or hung
-    news = () if told else (Event(HUNG, sentence, warning=True),)
+    news = () if told else (Event(Reason.HUNG, sentence, warning=True),)
     return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
 
 

@@ -17,7 +17,7 @@ from elasticjob.rendezvous.roster import current
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.blockers import blockers_of
-from elasticjob_operator.job.conditions import UntimedCondition, findings_of, reason_of
+from elasticjob_operator.job.conditions import UntimedCondition, conditions_of, reason_of
 from elasticjob_operator.job.deadline import Activity
 from elasticjob_operator.job.finishing import FinishingFound, succeeded
 from elasticjob_operator.job.progress import progress_of
@@ -36,12 +36,12 @@ def status_of(report: Report) -> ElasticJobStatus:
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
     beside = _without_place(report)
     placed = [one.pod_key for one in alive if one.pod_key not in beside]
-    findings, active, stalled = tuple(findings_of(report)), report.of(Activity).active, report.of(Hang).stalled
+    conditions, active, stalled = tuple(conditions_of(report)), report.of(Activity).active, report.of(Hang).stalled
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
         phase=_phase(state, report.spec, alive),
-        reason=reason_of(report, findings),
-        conditions=_conditions(findings, report),
+        reason=reason_of(report, conditions),
+        conditions=_timed(conditions, report),
         blockers=blockers_of(report),
         replicas=len(placed),
         ready_replicas=len(report.ready.intersection(placed)),
@@ -144,16 +144,16 @@ def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:
     return "Forming" if state.last_formed or any(worker.pod is PodState.RUNNING for worker in alive) else "Pending"
 
 
-def _conditions(findings: tuple[UntimedCondition, ...], report: Report) -> tuple[Condition, ...]:
+def _timed(conditions: tuple[UntimedCondition, ...], report: Report) -> tuple[Condition, ...]:
     known = {condition.type: condition for condition in report.before.conditions}
 
-    def timed(finding: UntimedCondition) -> Condition:
-        before = known.get(finding.type)
-        same = before is not None and before.status == finding.status
+    def timed(one: UntimedCondition) -> Condition:
+        before = known.get(one.type)
+        same = before is not None and before.status == one.status
         return Condition(
-            **finding._asdict(),
+            **one._asdict(),
             observed_generation=report.job["metadata"].get("generation"),
             last_transition_time=before.last_transition_time if same and before else report.now,
         )
 
-    return tuple(timed(finding) for finding in findings)
+    return tuple(map(timed, conditions))

@@ -15,10 +15,7 @@ def avoid(pod: Object, node: str) -> None:
     """Prefer all other nodes. This is not a requirement: in a full cluster the same node may be the only one with
     room."""
     elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
-    affinity = pod.get("affinity") or {}
-    of_nodes = affinity.get("nodeAffinity") or {}
-    preferred = [*(of_nodes.get(PREFERRED) or ()), {"weight": 100, "preference": elsewhere}]
-    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, PREFERRED: preferred}}
+    _prefer(pod, "nodeAffinity", {"weight": 100, "preference": elsewhere})
 
 
 def keep_off(pod: Object, nodes: list[str]) -> None:
@@ -41,10 +38,7 @@ def keep_apart(pod: Object, job: str) -> None:
     """Prefer nodes without any pod of the job. The scheduler applies the rule in both directions, so members avoid the
     spare's node too. A spare that becomes a member keeps the rule, which moves no pod."""
     term = {"labelSelector": {"matchLabels": {JOB_LABEL: job}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = pod.get("affinity") or {}
-    of_pods = affinity.get("podAntiAffinity") or {}
-    preferred = [*(of_pods.get(PREFERRED) or ()), {"weight": 100, "podAffinityTerm": term}]
-    pod["affinity"] = {**affinity, "podAntiAffinity": {**of_pods, PREFERRED: preferred}}
+    _prefer(pod, "podAntiAffinity", {"weight": 100, "podAffinityTerm": term})
 
 
 def node_lost_tolerations(given: list[Object]) -> list[Object]:
@@ -54,3 +48,10 @@ def node_lost_tolerations(given: list[Object]) -> list[Object]:
         for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
         if key not in keys
     ]
+
+
+def _prefer(pod: Object, kind: str, term: Object) -> None:
+    """Adds a preference of this kind to those of the template."""
+    affinity = pod.get("affinity") or {}
+    known = affinity.get(kind) or {}
+    pod["affinity"] = {**affinity, kind: {**known, PREFERRED: [*(known.get(PREFERRED) or ()), term]}}

@@ -208,20 +208,21 @@ class PeerTransport:
             async with asyncio.timeout(ADMISSION_SECONDS):
                 store = await admit(claim)
         except Refused as refused:
-            self._refused(refused.code)
-            connection.write(_encode({"error": refused.message, "code": refused.code.value}))
-            connection.close()
+            self._refuse(connection, refused.code, refused.message)
         except (OSError, TimeoutError) as error:
-            self._refused(PeerCode.NOT_YET)
             why = f"the store does not answer: {str(error) or f'not within {ADMISSION_SECONDS:g} s'}"
-            connection.write(_encode({"error": why, "code": PeerCode.NOT_YET.value}))
-            connection.close()
+            self._refuse(connection, PeerCode.NOT_YET, why)
         except BaseException:
             connection.abort()
             raise
         else:
             connection.write(_encode({"ok": True}))
             admitted(claim, connection, store)
+
+    def _refuse(self, connection: Connection, code: Code | PeerCode, why: str) -> None:
+        self._refused(code)
+        connection.write(_encode({"error": why, "code": code.value}))
+        connection.close()
 
 
 def _encode(message: dict[str, Any]) -> bytes:

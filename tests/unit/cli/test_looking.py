@@ -22,6 +22,7 @@ from elasticjob_cli.commands import looking
 from elasticjob_cli.output import console
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, formed
+from support.scenes import as_json, from_json
 from support.waiting import DEADLINE
 
 LEASE = {
@@ -33,12 +34,12 @@ OLD = {**LEASE, "spec": {**LEASE["spec"], "renewTime": "2026-11-22T11:00:00Z"}}
 
 def renamed(seen: Look, name: str, namespace: str = "default") -> Look:
     """The same job with another name, as are its pods and records."""
-    text = json.dumps(seen.scene.as_json()).replace("digits", name).replace('"uid"', f'"uid-of-{name}"')
+    text = json.dumps(as_json(seen.scene)).replace("digits", name).replace('"uid"', f'"uid-of-{name}"')
     body = json.loads(text.replace('"default"', f'"{namespace}"').replace(f'"uid-of-{name}":', '"uid":'))
     for one in (*body["pods"], *body["records"]):
         one["metadata"]["namespace"] = namespace
         one["metadata"].setdefault("labels", {})["elasticjob.io/job"] = name
-    return looking.look(looking.Scene.from_json(body))
+    return looking.look(from_json(body))
 
 
 class Paper(Cluster):

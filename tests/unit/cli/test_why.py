@@ -2,11 +2,13 @@
 """`why` on paper: which workers are told together, what follows when, and what no test makes in a cluster."""
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
 from elasticjob.api import JOB_LEFT
+from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import KEPT_OFF
 from elasticjob_cli.errors import CliError
@@ -14,7 +16,7 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Leader
 from elasticjob_cli.why.answer import answer
-from elasticjob_cli.why.causes import Cause
+from elasticjob_cli.why.reasons import LocalReason
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
 from support.cli_jobs import NOW, ago, blocker, formed, forming, joins, pod, record, scene
@@ -38,8 +40,8 @@ def event(of: Object, reason: str, message: str, seconds: float = 5) -> Object:
     }
 
 
-def causes(seen: Look) -> list[Cause]:
-    return [one.cause for one in answer(seen).findings]
+def causes(seen: Look) -> list[str]:
+    return [one.reason for one in answer(seen).causes]
 
 
 def test_a_full_group_has_no_cause() -> None:
@@ -54,7 +56,7 @@ def test_a_job_that_is_being_deleted_is_no_fault_of_the_operators(finalizers: li
     seen = formed([0], spec={"replicas": 2})
     meta = seen.scene.job["metadata"] | {"deletionTimestamp": ago(90), "generation": 2, "finalizers": finalizers}
     reply = answer(replace(seen, scene=replace(seen.scene, job=seen.scene.job | {"metadata": meta})))
-    assert [one.cause for one in reply.findings] == [Cause.DELETED]
+    assert [one.reason for one in reply.causes] == [LocalReason.DELETED]
     assert not reply.full
     held = ", ".join(finalizers) or "nothing"
     assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. The operator does nothing")
@@ -65,7 +67,7 @@ def test_a_job_that_another_controller_manages_is_none_of_the_operators() -> Non
     multikueue = "kueue.x-k8s.io/multikueue"
     seen = look(scene({"replicas": 2, "managedBy": multikueue}, {"observedGeneration": 0}, leader=Leader(LEASE)))
     reply = answer(seen)
-    assert [one.cause for one in reply.findings] == [Cause.MANAGED]
+    assert [one.reason for one in reply.causes] == [LocalReason.MANAGED]
     assert not reply.full
     assert reply.paragraph == (
         f"Another controller manages it: spec.managedBy is {multikueue}, so ElasticJob's operator makes no pods "
@@ -86,7 +88,7 @@ def test_two_installations_that_run_one_job_are_told_for_as_long_as_it_lasts(pas
     left = event({"metadata": {"name": "digits", "uid": "uid"}}, JOB_LEFT, "two installations look after it", passed)
     seen = formed([0, 1])
     seen = replace(seen, scene=replace(seen.scene, events=(left | {"involvedObject": about},)))
-    assert (Cause.TWO_INSTALLATIONS in causes(seen)) is told
+    assert (LocalReason.TWO_INSTALLATIONS in causes(seen)) is told
     assert answer(seen).paragraph.startswith("Round 4 trains at full size, with 2 workers")
     assert ("Two operators want to run it: two installations look after it." in answer(seen).paragraph) is told
 
@@ -123,7 +125,7 @@ def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:
     why = "worker 1's training process failed with exit code 42: spec.podFailurePolicy.rules[0] says FailJob"
     closed = {"phase": "Closed", "outcome": "Failed", "cause": "PodFailurePolicy", "reason": why}
     reply = answer(formed([0, 1], rendezvous=closed))
-    assert [one.cause for one in reply.findings] == [Cause.POLICY]
+    assert [one.reason for one in reply.causes] == [LocalReason.POLICY]
     assert f"It has failed without another try: {why}. Fix the cause and create " in reply.paragraph
 
 
@@ -141,7 +143,7 @@ def test_what_keeps_off_nodes_is_told_which_and_what_helps() -> None:
     waits = unscheduled(1, "0/3 nodes are available")
     waits["metadata"]["annotations"] = {KEPT_OFF: "node-b,node-a"}
     seen = forming(joined=[0], last=[0, 1], pods=[waits])
-    assert causes(seen) == [Cause.UNSCHEDULABLE]
+    assert causes(seen) == [Reason.UNSCHEDULABLE]
     assert (
         "worker 1, whose pod is pending and kept off nodes: 0/3 nodes are available: spec.avoidNodes.required rules "
         "out node-a, node-b. Make room on other nodes or add some, or unset `avoidNodes.required`."
@@ -182,7 +184,7 @@ def test_of_a_claim_that_may_not_be_read_the_scheduler_is_heard(hidden: tuple[st
     waits = unscheduled(1, "pod has unbound immediate PersistentVolumeClaims")
     waits["spec"]["volumes"] = [{"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}}]
     seen = look(replace(forming(joined=[0], last=[0, 1], pods=[waits]).scene, hidden=hidden))
-    assert causes(seen) == [Cause.CLAIM]
+    assert causes(seen) == [Reason.CLAIM_NOT_READY]
     assert f"worker 1, whose pod waits for a volume: {words}" in answer(seen).paragraph
 
 
@@ -218,7 +220,7 @@ def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, t
 def test_a_spare_that_is_not_there_is_told_of_a_full_group(others: list[Object], told: str) -> None:
     reply = answer(formed([0], spec={"spareReplicas": 1}, pods=others))
     assert reply.full
-    assert not reply.findings
+    assert not reply.causes
     assert told in reply.paragraph
 
 
@@ -238,12 +240,15 @@ def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_n
         pods=[body],
         blockers=[blocker("SidecarNotReady", why, 1)],
     )
-    assert causes(seen) == [Cause.SIDECAR_NOT_READY, Cause.SIDECAR_NOT_READY]
+    assert causes(seen) == [Reason.SIDECAR_NOT_READY, Reason.SIDECAR_NOT_READY]
     told = answer(seen).paragraph
     assert f"Sidecars are refused or cut off by the API server: worker 1: {why}." in told
     assert "worker 1, whose sidecar has run for 60 s and is not ready" in told
     status["ready"] = True
-    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the status is a little behind
+    assert causes(look(seen.scene)) == [
+        Reason.SIDECAR_NOT_READY,
+        LocalReason.NO_TORCHRUN,
+    ]  # the status is a little behind
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
@@ -294,15 +299,15 @@ def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
     node = blocker("NodeDraining", going.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
     reply = answer(formed([0, 1], blockers=[blocker("ImagePull", "no image", 7), node]))
-    assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
-    assert f"A node is draining: {going}. Replacements start on other " in reply.paragraph
+    assert [(one.reason, one.message) for one in reply.causes] == [(Reason.NODE_DRAINING, going)]
+    assert f"A node is draining: {going}. Another worker starts elsewhere " in reply.paragraph
 
 
 def test_an_unhealthy_device_is_told_of_a_full_group() -> None:
     sick = "worker 1: its device nvidia.com/gpu GPU-7 on node b is unhealthy: ECC errors"
     device = blocker("DeviceUnhealthy", sick.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
     reply = answer(formed([0, 1], blockers=[device]))
-    assert [(one.cause, one.said) for one in reply.findings] == [(Cause.DEVICE_UNHEALTHY, sick)]
+    assert [(one.reason, one.message) for one in reply.causes] == [(Reason.DEVICE_UNHEALTHY, sick)]
     assert f"A device is unhealthy: {sick}. Another worker starts with other devices " in reply.paragraph
 
 
@@ -344,35 +349,35 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
 @pytest.mark.parametrize(
     ("seen", "cause", "sentence"),
     [
-        (forming(joined=[0, 1]), Cause.NO_POD, "worker 2, which has no pod yet"),
+        (forming(joined=[0, 1]), Reason.POD_MISSING, "worker 2, which has no pod yet"),
         (
             forming(joined=[0, 1], pods=[crash(2)]),
-            Cause.CRASH_LOOP,
+            Reason.TRAINER_CRASHES,
             "started again 2 times: exit code 1: ImportError: no torch",
         ),
         (
             forming(joined=[0, 1], pods=[never_started(2, waiting={"reason": "CrashLoopBackOff"})]),
-            Cause.CONTAINER_ERROR,
+            Reason.CONTAINER_ERROR,
             "cannot be started: StartError: unable to freeze",
         ),
         (
             forming(joined=[0, 1], pods=[never_started(2, running={"startedAt": ago(100)})]),
-            Cause.NO_TORCHRUN,
+            LocalReason.NO_TORCHRUN,
             "worker 2, whose trainer has run for 100 s: no torchrun of worker 2 has spoken to its sidecar. ",
         ),
         (
             forming(joined=[0, 1], last=[0, 1], spec={"replicas": 3}, pods=[pod(2)], records=[record(2, LEFT)]),
-            Cause.SLOW_JOINER,
+            LocalReason.SLOW_JOINER,
             "worker 2, whose trainer has run for 100 s and not joined yet. ",
         ),
         (
             forming(joined=[0, 1], pods=[crash(2, "elasticjob-sidecar")]),
-            Cause.SIDECAR_CRASHES,
+            Reason.SIDECAR_CRASHES,
             "whose sidecar crashes: started again 2 times: exit code 1",
         ),
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0), asked=600, heard=460)]),
-            Cause.SILENT,
+            LocalReason.SILENT,
             "worker 2, which has been silent for 7 min 40 s",
         ),
         (
@@ -382,7 +387,7 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
                 pods=[pod(2)],
                 records=[record(2, joins(0), asked=60, heard=4)],
             ),
-            Cause.SILENT,
+            LocalReason.SILENT,
             "worker 2, which has been silent for 4 s",
         ),
         (
@@ -392,24 +397,28 @@ LEFT = {"type": "Leave", "cause": "AgentLost"}
                 pods=[pod(2)],
                 records=[unaccounted(record(2, joins(0)))],
             ),
-            Cause.SILENT,
+            LocalReason.SILENT,
             "worker 2, which has been silent for some seconds",
         ),
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0))]),
-            Cause.STOPPING,
+            LocalReason.STOPPING,
             "worker 2, which has been stopping the processes of the last round for 12 s",
         ),
         (
             forming(joined=[0, 1], pods=[pod(2)], records=[record(2, {"type": "Leave", "cause": "StoreNotReady"})]),
-            Cause.STORELESS,
+            LocalReason.STORELESS,
             "worker 2, which served no store as rank 0: storeReadySeconds is 20",
         ),
-        (forming(joined=[0, 1], pods=[STARTS]), Cause.STARTING, "worker 2, whose pod is starting: it is being set up"),
+        (
+            forming(joined=[0, 1], pods=[STARTS]),
+            Reason.POD_STARTING,
+            "worker 2, whose pod is starting: it is being set up",
+        ),
     ],
-    ids=lambda value: value if isinstance(value, Cause) else "",
+    ids=lambda value: value if isinstance(value, StrEnum) else "",
 )
-def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: Cause, sentence: str) -> None:
+def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: str, sentence: str) -> None:
     assert causes(seen) == [cause]
     assert sentence in answer(seen).paragraph
 
@@ -419,11 +428,11 @@ def test_a_sidecar_of_the_templates_that_crashes_does_not_count_as_the_trainer_a
     proxy = crash(2, "proxy")
     proxy["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
     seen = forming(joined=[0, 1], pods=[proxy])
-    assert causes(seen) == [Cause.SIDECAR_CRASHES]
+    assert causes(seen) == [Reason.SIDECAR_CRASHES]
     assert "whose pod cannot start: the sidecar proxy crashes: exit code 1: ImportError" in answer(seen).paragraph
     assert "its ends do not count against maxRestarts" in answer(seen).paragraph
     fetch = crash(2, "fetch")
-    assert causes(forming(joined=[0, 1], pods=[fetch])) == [Cause.INIT_CRASHES]
+    assert causes(forming(joined=[0, 1], pods=[fetch])) == [Reason.INIT_CRASHES]
 
 
 SILENT = "no torchrun of worker 0, 1 has spoken to its sidecar"
@@ -452,32 +461,32 @@ def test_that_nobody_has_spoken_is_told_with_the_time_left(beside: list[Object],
         (
             "FailedCreatePodSandBox",
             "no IP addresses left",
-            Cause.SANDBOX,
+            LocalReason.SANDBOX,
             "the node cannot set up: no IP addresses left",
         ),
-        ("FailedAttachVolume", "volume is attached to node-1", Cause.VOLUME, "volume is attached to node-1"),
-        ("Pulling", 'Pulling image "train:1"', Cause.STARTING, 'is starting: Pulling image "train:1" for 5 s'),
+        ("FailedAttachVolume", "volume is attached to node-1", LocalReason.VOLUME, "volume is attached to node-1"),
+        ("Pulling", 'Pulling image "train:1"', Reason.POD_STARTING, 'is starting: Pulling image "train:1" for 5 s'),
     ],
 )
-def test_causes_that_only_a_pods_events_tell(reason: str, message: str, cause: Cause, sentence: str) -> None:
+def test_causes_that_only_a_pods_events_tell(reason: str, message: str, cause: str, sentence: str) -> None:
     told = scene({"replicas": 1}, {}, [pod(0, since=None)], events=[event(pod(0), reason, message)])
     assert causes(look(told)) == [cause]
     assert sentence in answer(look(told)).paragraph
     other = {**pod(0, since=None), "metadata": {**pod(0)["metadata"], "uid": "another"}}
     assert causes(look(scene({"replicas": 1}, {}, [other], events=[event(pod(0), reason, message)]))) == [
-        Cause.STARTING
+        Reason.POD_STARTING
     ]
 
 
 @pytest.mark.parametrize(
     ("message", "cause"),
     [
-        ("failed to authorize: unexpected status: 401 Unauthorized", Cause.PULL_SECRET),
-        ("pull access denied, repository does not exist or may require authorization", Cause.PULL_SECRET),
-        ("manifest unknown: sha256:40135", Cause.IMAGE),
+        ("failed to authorize: unexpected status: 401 Unauthorized", LocalReason.PULL_SECRET),
+        ("pull access denied, repository does not exist or may require authorization", LocalReason.PULL_SECRET),
+        ("manifest unknown: sha256:40135", Reason.IMAGE_PULL),
     ],
 )
-def test_what_a_registry_says_of_credentials_is_the_pull_secrets(message: str, cause: Cause) -> None:
+def test_what_a_registry_says_of_credentials_is_the_pull_secrets(message: str, cause: str) -> None:
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": message}}}
     status = [{"name": "trainer", "restartCount": 0, **waiting}]
     seen = look(scene({"replicas": 1}, {}, [pod(0, since=None, containerStatuses=status)]))
@@ -504,14 +513,16 @@ def test_an_operator_that_does_not_answer(leader: Leader, behind: float, sentenc
     told.job["metadata"]["managedFields"] = [{"time": ago(behind)}]
     reply = answer(look(told))
     assert sentence in reply.paragraph
-    assert bool(sentence) is any(one.cause in (Cause.NO_OPERATOR, Cause.NO_RIGHTS) for one in reply.findings)
+    assert bool(sentence) is any(
+        one.reason in (LocalReason.NO_OPERATOR, Reason.OPERATOR_WITHOUT_RIGHTS) for one in reply.causes
+    )
 
 
 def test_a_pod_that_took_a_members_place_is_no_member() -> None:
     """It has joined nothing yet, and stops no processes of the last round."""
     new = {**record(2), "spec": {**record(2)["spec"], "id": "cd.0"}}
     seen = forming(joined=[0, 1], pods=[pod(2)], records=[new])
-    assert causes(seen) == [Cause.NO_TORCHRUN]
+    assert causes(seen) == [LocalReason.NO_TORCHRUN]
     assert [worker.index for worker in seen.members] == [0, 1]
     without_record = pod(2)
     variables = [{"name": "ELASTICJOB_BATCH", "value": "cd"}]
@@ -522,25 +533,25 @@ def test_a_pod_that_took_a_members_place_is_no_member() -> None:
 @pytest.mark.parametrize("cause", ["FirstFormation", "StoreNotReady"])
 def test_workers_whose_pods_failed_in_different_ways_are_told_with_each_its_own(cause: str) -> None:
     seen = forming(blockers=HELD_BACK, rendezvous={"cause": cause})
-    without = [one for one in answer(seen).findings if one.workers]
-    told = [(one.cause, one.workers, one.said.rpartition(": ")[2]) for one in without]
+    without = [one for one in answer(seen).causes if one.workers]
+    told = [(one.reason, one.workers, one.message.rpartition(": ")[2]) for one in without]
     if cause == "StoreNotReady":  # the round has ended by its rank 0
         assert told == [
-            (Cause.STORELESS, (0,), "its pod failed (OOMKilled)"),
-            (Cause.BACK_OFF, (1,), "its pod failed (OOMKilled)"),
-            (Cause.BACK_OFF, (2,), "its node rejected the pod"),
+            (LocalReason.STORELESS, (0,), "its pod failed (OOMKilled)"),
+            (Reason.POD_BACK_OFF, (1,), "its pod failed (OOMKilled)"),
+            (Reason.POD_BACK_OFF, (2,), "its node rejected the pod"),
         ]
         assert "As rank 0 it served no store: see its log." in answer(seen).paragraph
         return
     assert told == [
-        (Cause.BACK_OFF, (0, 1), "its pod failed (OOMKilled)"),
-        (Cause.BACK_OFF, (2,), "its node rejected the pod"),
+        (Reason.POD_BACK_OFF, (0, 1), "its pod failed (OOMKilled)"),
+        (Reason.POD_BACK_OFF, (2,), "its node rejected the pod"),
     ]
     assert "workers 0 and 1, which have no pod: its pods failed 4 times in a row" in answer(seen).paragraph
 
 
 def test_a_worker_whose_pods_did_not_fail_is_not_said_to_be_held_back() -> None:
-    assert causes(forming(joined=[0], blockers=HELD_BACK[:1])) == [Cause.BACK_OFF, Cause.NO_POD]
+    assert causes(forming(joined=[0], blockers=HELD_BACK[:1])) == [Reason.POD_BACK_OFF, Reason.POD_MISSING]
 
 
 def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() -> None:
@@ -548,7 +559,7 @@ def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() ->
     cut_off = blocker("NetworkFault", said, 1, object="Pod/digits-0-0")
     seen = formed([0, 1], blockers=[cut_off])
     reply = answer(seen)
-    assert (causes(seen), reply.full) == ([Cause.NETWORK], False)
+    assert (causes(seen), reply.full) == ([Reason.NETWORK_FAULT], False)
     assert reply.paragraph.startswith(
         "Round 4 stands with 2 of 2 workers; it formed some time ago, and may take no steps."
     )
@@ -568,11 +579,11 @@ def test_what_a_user_may_not_see_is_not_concluded_from() -> None:
 @pytest.mark.parametrize(
     ("reason", "cause", "told"),
     [
-        ("DrainGraceOver", Cause.DRAIN_GRACE_OVER, "The grace period of a drain is over: it is so. If "),
-        ("BudgetRefused", Cause.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be made: it is so."),
+        ("DrainGraceOver", Reason.DRAIN_GRACE_OVER, "The grace period of a drain is over: it is so. If "),
+        ("BudgetRefused", Reason.BUDGET_REFUSED, "Its PodDisruptionBudget cannot be made: it is so."),
     ],
 )
-def test_what_a_drain_meets_is_told_of_a_full_group(reason: str, cause: Cause, told: str) -> None:
+def test_what_a_drain_meets_is_told_of_a_full_group(reason: str, cause: str, told: str) -> None:
     seen = formed([0, 1], blockers=[blocker(reason, "it is so")])
     assert (causes(seen), answer(seen).full) == ([cause], True)
     assert told in answer(seen).paragraph
@@ -598,11 +609,11 @@ def test_a_training_that_hangs_is_told_though_the_group_is_full() -> None:
     said = "no member has reported for 60 s: worker 1's training process is stopped; all at step 7"
     hung = [blocker("ProgressDeadlineExceeded", said)]
     seen = formed([0, 1], blockers=hung)
-    assert causes(seen) == [Cause.NO_STEPS]
+    assert causes(seen) == [Reason.HUNG]
     assert answer(seen).full
     assert f"The training hangs: {said}. The trainers' logs have the Python stacks" in answer(seen).paragraph
     assert causes(formed([0, 1])) == []
-    assert causes(forming(blockers=hung)) == [Cause.NO_POD]
+    assert causes(forming(blockers=hung)) == [Reason.POD_MISSING]
 
 
 NO_QUOTA = "4 workers wait for quota (at least 2 must have it): in the queue gpus: insufficient unused quota"
@@ -617,7 +628,7 @@ def gang(message: str, replicas: int = 0, *, passes: bool = True) -> dict[str, A
 
 def test_a_gang_without_quota_waits_for_no_worker() -> None:
     reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(NO_QUOTA)))
-    assert [one.cause for one in reply.findings] == [Cause.GANG]
+    assert [one.reason for one in reply.causes] == [LocalReason.GANG]
     assert f"Kueue has not admitted all of it: {NO_QUOTA}. It continues by itself when" in reply.paragraph
 
 
@@ -636,7 +647,7 @@ def test_a_gang_without_quota_waits_for_no_worker() -> None:
 def test_a_gang_that_somebody_has_to_help_is_no_gang_that_waits(why: str) -> None:
     told = f"4 workers wait for quota (at least 2 must have it): {why}"
     reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(told, passes=False)))
-    assert [one.cause for one in reply.findings] == [Cause.GANG_REFUSED]
+    assert [one.reason for one in reply.causes] == [LocalReason.GANG_REFUSED]
     assert f"Kueue does not admit all of it: {told}. Fix what is named" in reply.paragraph
 
 
@@ -646,22 +657,22 @@ def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() ->
     held["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "default"}
     spec = {"replicas": 2, "quotaAdmission": "Gang"}
     reply = answer(forming(joined=[1], last=(0, 1), pods=[held], spec=spec))
-    assert Cause.QUEUED_TWICE in [one.cause for one in reply.findings]
+    assert LocalReason.QUEUED_TWICE in [one.reason for one in reply.causes]
     assert "which Kueue holds back though the gang has quota: in the queue default. Rename that" in reply.paragraph
 
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
     rest = "2 of 4 workers wait for quota: in the queue gpus: insufficient unused quota"
     reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **gang(rest, 2)))
-    assert [one.cause for one in reply.findings] == [Cause.GANG]
+    assert [one.reason for one in reply.causes] == [LocalReason.GANG]
     assert f"Kueue has not admitted all of it: {rest}. " in reply.paragraph
 
 
 def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
     told = gang("2 of 4 workers wait for quota", 2)
-    assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
+    assert LocalReason.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
     told["blockers"] = [blocker("ImagePull", "ErrImagePull", 1), *told["blockers"]]
-    assert Cause.GANG not in causes(formed([0, 1], **told))
+    assert LocalReason.GANG not in causes(formed([0, 1], **told))
 
 
 def finishes(number: int = 4, stage: int = 1) -> Object:
@@ -682,7 +693,8 @@ def test_containers_that_go_on_after_success_are_told_with_the_time_left() -> No
     reply = answer(seen)
     assert not reply.full
     assert reply.paragraph.startswith(
-        f"Round 4 (2 workers) has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
+        f"Round 4 (2 workers) has ended in success. It waits for containers: {told}; 5 min of it are left. The "
+        "containers' logs "
     )
     assert states(seen) == ["finishing", "finishing"]
     late = formed([0, 1], rendezvous=both, blockers=gone_on, spec={"finishSeconds": 100})
@@ -701,7 +713,7 @@ def test_a_container_that_fails_after_success_is_told_while_others_train() -> No
     told = "worker 0's container failed after its torchrun had ended in success (exit code 3) and is started again"
     failed = [blocker("ContainerFailed", told)]
     seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, blockers=failed)
-    assert causes(seen) == [Cause.CONTAINER_FAILED]
+    assert causes(seen) == [Reason.CONTAINER_FAILED]
     assert f"A container fails after success: {told}. See what " in answer(seen).paragraph
 
 
@@ -718,7 +730,7 @@ def test_between_two_stages_who_has_come_to_the_next_one_has_joined() -> None:
         blockers=[blocker("Finishing", told)],
     )
     assert [one.index for one in seen.joined] == [0]
-    assert causes(seen) == [Cause.FINISHING, Cause.FINISHING]
+    assert causes(seen) == [Reason.FINISHING, Reason.FINISHING]
     assert (
         "It waits for worker 1, whose next torchrun has not begun: that of stage 1 has ended" in answer(seen).paragraph
     )

@@ -14,8 +14,6 @@ import sys
 import weakref
 from typing import TYPE_CHECKING
 
-from torch.distributed.elastic.multiprocessing import SignalException
-
 from elasticjob_torch.agent.handler import ElasticJobRendezvousHandler
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -36,8 +34,6 @@ from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.environment import HandedOn
 
 if TYPE_CHECKING:
-    import signal
-
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
     from elasticjob_torch.agent.prestarting import SwitchOn
@@ -53,7 +49,7 @@ def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_pre
             sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
-    hear_signals(_signal_error)
+    hear_signals()
     if above := agent_above(os.environ):
         raise SystemExit(
             f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "
@@ -81,11 +77,6 @@ def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_pre
     stop_processes(settings.stop_timeout, failures.stopping)
     end_with_a_sentence(BACKEND, lambda: failures.last)
     return handler
-
-
-def _signal_error(number: signal.Signals) -> Exception:
-    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
-    return error
 
 
 def _show_log() -> None:

@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from elasticjob_torch.agent.processes import descendants
+from elasticjob_torch.agent.processes import descendants, main_thread_of
 from elasticjob_torch.agent.record import ASKED
 from elasticjob_torch.agent.stacks import has_signal
 
@@ -40,14 +40,14 @@ class _Asked:
 
     def __init__(self, process: int) -> None:
         self._process = process
-        self._used = _look(process)[1]
+        self._used = main_thread_of(process)[1]
         self._asleep = 0
 
     def may_answer(self) -> bool:
         """Look at it once more. False if it cannot answer, and also if it has answered."""
         if not has_signal(self._process, "SigCgt", ASKED):  # the answer's last step, or its end
             return False
-        state, used = _look(self._process)
+        state, used = main_thread_of(self._process)
         waits = state == "S" and not has_signal(self._process, "ShdPnd", ASKED)
         self._asleep = self._asleep + 1 if waits else 0
         return self._asleep < _ASLEEP_LOOKS and used - self._used < _TICKS
@@ -64,13 +64,3 @@ def _send(process: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _look(process: int) -> tuple[str, int]:
-    """Return the state of the process's main thread, as the kernel's letter, and its processor time in ticks."""
-    try:
-        with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return "", 0
-    return fields[0], int(fields[11]) + int(fields[12])

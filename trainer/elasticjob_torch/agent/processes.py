@@ -30,15 +30,15 @@ class Stat:
 
 def read_stat(pid: int) -> Stat | None:
     """Return None if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return None
-    # The name in parentheses may hold any character, so fields are counted from its end: state, ppid, pgrp, session,
-    # ..., starttime.
-    fields = text.rpartition(")")[2].split()
-    return Stat(state=fields[0], parent=int(fields[1]), session=int(fields[3]), started=fields[19])
+    fields = _fields(pid, "stat")
+    return Stat(fields[0], parent=int(fields[1]), session=int(fields[3]), started=fields[19]) if fields else None
+
+
+def main_thread_of(pid: int) -> tuple[str, int]:
+    """Return the kernel's letter for the state of the main thread, and its processor time in ticks; an empty letter if
+    it is gone."""
+    fields = _fields(pid, f"task/{pid}/stat")
+    return (fields[0], int(fields[11]) + int(fields[12])) if fields else ("", 0)
 
 
 def all_processes() -> Iterator[tuple[int, Stat]]:
@@ -86,31 +86,19 @@ def shares_pids(pid: int) -> bool:
 
 def variable_of(pid: int, name: str) -> str:
     """Return a variable of the process's initial environment; empty if it has none."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
-    except OSError:
-        return ""
-    prefix = f"{name}=".encode()
-    return next((one[len(prefix) :].decode("utf-8", "replace") for one in variables if one.startswith(prefix)), "")
+    prefix = f"{name}="
+    variables = _read(pid, "environ").split("\0")
+    return next((one[len(prefix) :] for one in variables if one.startswith(prefix)), "")
 
 
 def command_of(pid: int) -> str:
     """Return the beginning of its command line, for people."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    return _read(pid, "cmdline")[:200].replace("\0", " ").strip()
 
 
 def name_of(pid: int) -> str:
     """Return the name of the program that a process runs."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as file:
-            return file.read().decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    return _read(pid, "comm").strip()
 
 
 def send(processes: dict[int, str], number: signal.Signals) -> None:
@@ -140,3 +128,18 @@ def _self_and_ancestors() -> set[int]:
         stat = read_stat(pid)
         pid = stat.parent if stat is not None else 0
     return pids
+
+
+def _fields(pid: int, name: str) -> list[str]:
+    """Return the fields of a ``stat`` file: state, ppid, pgrp, session, ...; none if the process is gone. The name in
+    parentheses before them may hold any character, so they are counted from its end."""
+    return _read(pid, name).rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> str:
+    """Return a file that the kernel has of a process; empty if the process is gone, or is another user's."""
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace", newline="") as file:
+            return file.read()
+    except OSError:
+        return ""

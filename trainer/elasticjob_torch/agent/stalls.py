@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.processes import descendants
+from elasticjob_torch.agent.processes import descendants, main_thread_of
 from elasticjob_torch.agent.stacks import ask_for_stacks, hears, is_asked
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def states_of(processes: Iterable[int]) -> dict[int, State]:
     for look in range(_LOOKS):
         time.sleep(_PAUSE_SECONDS if look else 0)
         for process, states in list(seen.items()):
-            letter = _letter(process)
+            letter, _ = main_thread_of(process)
             if letter in ("", "Z", "X"):
                 del seen[process]
             else:
@@ -117,15 +117,6 @@ def _judged(process: int, states: Counter[State]) -> State:
     if times < _MOST * _LOOKS or (state is State.COMPUTES and _uses_device(process)):
         return State.UNKNOWN
     return state
-
-
-def _letter(process: int) -> str:
-    """Return the kernel's letter for the state of the main thread; empty if it is gone."""
-    try:
-        with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(") ")[2][:1]
-    except OSError:
-        return ""
 
 
 def _uses_device(process: int) -> bool:

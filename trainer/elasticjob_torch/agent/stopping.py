@@ -9,6 +9,7 @@ left alone, and torch later replaces these handlers by its own.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
-    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal without a handler.
+def hear_signals(make_error: Callable[[signal.Signals], Exception] | None = None) -> None:
+    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal without a handler: by default the
+    exception that torch's own handlers raise.
 
     If SIGCHLD is ignored, as after a shell's ``trap '' CHLD``, the default is restored: otherwise the kernel would
     discard how a child has ended, and each failure would pass for a success. It is restored for the training processes'
@@ -29,12 +31,19 @@ def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return  # handlers can be set only there
+    make = make_error or _torchs_own()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise make_error(signal.Signals(number))
+        raise make(signal.Signals(number))
 
     for number in _SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, stop)
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _torchs_own() -> Callable[[signal.Signals], Exception]:
+    from torch.distributed.elastic.multiprocessing import SignalException  # here, as an agent may have no torch
+
+    return lambda number: SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)

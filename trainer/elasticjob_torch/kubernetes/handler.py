@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torch.distributed import DistStoreError
-from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
     RendezvousConnectionError,
@@ -42,7 +41,6 @@ from elasticjob_torch.kubernetes.state import name_of_node
 from elasticjob_torch.kubernetes.store import KubernetesStore
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterator
 
     from elasticjob_torch.kubernetes.access import InClusterConfig
@@ -63,7 +61,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     Raises:
         SystemExit: with one sentence, if an option is wrong or this is no pod with a service account.
     """
-    hear_signals(_signal_error)
+    hear_signals()
     try:
         settings = parse_settings(params.endpoint, params.config)
         access = find_access()
@@ -281,8 +279,3 @@ def _leave(inner: dynamic_rendezvous.DynamicRendezvousHandler, keep_alive: KeepA
         log.info("could not leave the rendezvous: %s", error)
         return False
     return True
-
-
-def _signal_error(number: signal.Signals) -> Exception:
-    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
-    return error

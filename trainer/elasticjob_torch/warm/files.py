@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for a prestarted process: a file that cannot be read or written is no error."""
+"""Files of this container: one that cannot be read or written is no error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file_state(file: str) -> tuple[int, int]:
 def read_text(path: str) -> str:
     """Return the file's text; empty if it cannot be read."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

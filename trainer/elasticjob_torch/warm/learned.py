@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knowledge of a script's imports: the notes of each training process, the findings of prestarted ones, and the
+"""The knowledge of a script's imports: the notes of each training process, what prestarted ones found, and the
 list for others.
 
 It starts no process, and knows processes only by their local ranks.
@@ -15,7 +15,8 @@ import time
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from elasticjob_torch.warm.learning import read_end, read_learned
+from elasticjob_torch.warm.files import read_text
+from elasticjob_torch.warm.learning import read_end, read_learned, top_of
 from elasticjob_torch.warm.orders import merged, shared
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ class Learned:
     def imports(self, local_rank: int) -> list[str]:
         """Return what to import early, in order."""
         known = self._names.get(local_rank) or self._given
-        names = [name for name in merged(known, (), ()) if not self._is_unfit(name)]
+        names = [name for name in merged(known) if not self._is_unfit(name)]
         states = self.states(local_rank)
         possible = takewhile(lambda name: (name, states.get(name, "")) not in self._differing, names)
-        return [name for name in possible if _top(name) != _US]
+        return [name for name in possible if top_of(name) != _US]
 
     def states(self, local_rank: int) -> Mapping[str, str]:
         """Return the script's state before each import that it did itself."""
@@ -90,7 +91,7 @@ class Learned:
         before it.
         """
         self._early[local_rank] = frozenset(imports)
-        self._names[local_rank] = merged(imports, self._names.get(local_rank, ()), ())
+        self._names[local_rank] = merged(imports, self._names.get(local_rank, ()))
 
     def read(self) -> bool:
         """Read the notes of the processes; return whether there is something new."""
@@ -128,7 +129,7 @@ class Learned:
 
     def left(self, local_rank: int, imports: Sequence[str]) -> list[str]:
         """Return what the script still has to import after these, with the reason if it is known."""
-        names = [name for name in self._names.get(local_rank, ()) if name not in imports and _top(name) != _US]
+        names = [name for name in self._names.get(local_rank, ()) if name not in imports and top_of(name) != _US]
         return [f"{name} ({self._unfit[name]})" if name in self._unfit else name for name in names]
 
     def close(self) -> None:
@@ -139,13 +140,10 @@ class Learned:
         return any(".".join(parts[:number]) in self._unfit for number in range(1, len(parts) + 1))
 
     def _read(self, local_rank: int) -> bool:
-        try:
-            with open(self._files.get(local_rank, ""), encoding="utf-8") as file:
-                text = file.read()
-        except OSError:
+        if not (text := read_text(self._files.get(local_rank, ""))):
             return False
         known, noted = self._names.get(local_rank, []), read_learned(text)
-        self._names[local_rank] = names = merged(known, noted, ())
+        self._names[local_rank] = names = merged(known, noted)
         early = self._early[local_rank]
         own = {name: state for name, state in noted.items() if name not in early}
         self._states.setdefault(local_rank, {}).update(own)
@@ -160,7 +158,3 @@ class Learned:
             self._told_of_end = True
             last = names[-1] if names else "its start"
             log.info("not imported early: what the script imports after %s (%s)", last, why)
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]

@@ -142,13 +142,13 @@ class Learner:
             self._end(FORGET, f"{under_way} imports {args[0]}")
             return
         name = under_way or args[0]
-        if name == self._last or _top(name) == _US:
+        if name == self._last or top_of(name) == _US:
             return
         if self._own.has(name):
             if self._own.hides(name):
-                self._end(END, f"{_top(name)} hides another")
+                self._end(END, f"{top_of(name)} hides another")
             return
-        if (_top(name) != "torch" and self._has_cuda()) or (_UNHEARD and self._has_threads()):
+        if (top_of(name) != "torch" and self._has_cuda()) or (_UNHEARD and self._has_threads()):
             self._end(END, "a thread or a CUDA context")
             return
         self._last = name
@@ -179,7 +179,7 @@ class Learner:
         name = ""
         while frame is not None:
             code = frame.f_code
-            if _top(frame.f_globals.get("__name__", "")) == _US:
+            if top_of(frame.f_globals.get("__name__", "")) == _US:
                 return "", True
             if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
                 imported = frame.f_locals.get("name", "")
@@ -195,7 +195,7 @@ class Learner:
         """Say whether there are threads that the plug-in did not start."""
         threads = getattr(self._modules.get("threading"), "_active", {}).values()  # read without its lock
         targets = [getattr(each, "_target", None) for each in list(threads) if each.ident != self._thread]
-        return any(_top(getattr(each, "__module__", None) or "") != _US for each in targets)
+        return any(top_of(getattr(each, "__module__", None) or "") != _US for each in targets)
 
     def _end(self, how: str, why: str) -> None:
         self._done = True
@@ -227,7 +227,7 @@ class Own:
         if self._paths != (paths := tuple(sys.path)):
             self._paths = paths
             self._known.clear()
-        top = _top(name)
+        top = top_of(name)
         if (known := self._known.get(top)) is None:
             known = self._known[top] = self._find(top)
         return known
@@ -237,15 +237,15 @@ class Own:
 
         Modules in the script's folder are excluded: see `gentle`.
         """
-        in_folder = PathFinder.find_spec(_top(name), [self._folder])
+        in_folder = PathFinder.find_spec(top_of(name), [self._folder])
         if in_folder is not None and in_folder.has_location:
             return False
-        another = PathFinder.find_spec(_top(name), self._start)
+        another = PathFinder.find_spec(top_of(name), self._start)
         return another is not None and not self._is_own(another)
 
     def is_in_folder(self, name: str) -> bool:
         """Say whether a module of this name is in the script's folder."""
-        return PathFinder.find_spec(_top(name), [self._folder]) is not None
+        return PathFinder.find_spec(top_of(name), [self._folder]) is not None
 
     def _find(self, top: str) -> bool:
         module = sys.modules.get(top)
@@ -262,5 +262,6 @@ class Own:
         return not known or max(known, key=len) == self._folder
 
 
-def _top(name: str) -> str:
+def top_of(name: str) -> str:
+    """Return the top-level module of a module."""
     return name.partition(".")[0]

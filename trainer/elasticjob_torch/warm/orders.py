@@ -115,9 +115,9 @@ def invalidated(
     return [Read("", "", f"an import has set {name}") for name in names][:1]
 
 
-def merged(known: Iterable[str], learned: Iterable[str], unfit: Iterable[str]) -> list[str]:
-    """Return what to import early the next time, in order."""
-    return [name for name in dict.fromkeys([*known, *learned]) if name not in set(unfit)]
+def merged(known: Iterable[str], learned: Iterable[str] = ()) -> list[str]:
+    """Return what to import early the next time: each module once, in order."""
+    return list(dict.fromkeys([*known, *learned]))
 
 
 def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[str]) -> list[str]:

@@ -10,6 +10,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from elasticjob_torch.warm.files import read_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,10 +24,12 @@ def work_of(session: int) -> tuple[int, int]:
     """Return a measure of what the processes of a session have computed and read so far."""
     computed = read = 0
     for name in os.listdir("/proc"):
-        fields = _text(name, "stat").rpartition(")")[2].split() if name.isdigit() else []
+        fields = read_text(f"/proc/{name}/stat").rpartition(")")[2].split() if name.isdigit() else []
         if len(fields) > max(_STAT) and fields[_SESSION] == str(session):
             computed += sum(int(fields[number]) for number in _STAT)
-            read += sum(int(line.split()[1]) for line in _text(name, "io").splitlines() if line.startswith("r"))
+            read += sum(
+                int(line.split()[1]) for line in read_text(f"/proc/{name}/io").splitlines() if line.startswith("r")
+            )
     return computed, read
 
 
@@ -49,11 +53,3 @@ class SessionProgress:
     def took(self) -> float:
         """Return the seconds since this object was made."""
         return self._clock() - self._began
-
-
-def _text(process: str, name: str) -> str:
-    try:
-        with open(f"/proc/{process}/{name}", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:  # it has ended, or must not be inspected
-        return ""

@@ -7,6 +7,8 @@ import math
 import os
 from typing import NamedTuple
 
+from elasticjob_torch.warm.files import read_text
+
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 60
@@ -48,7 +50,7 @@ def anonymous_bytes(pid: int) -> int | None:
 def cpus(v2: str = _V2) -> int:
     """Return how many CPUs this container may use at once."""
     number = len(os.sched_getaffinity(0))
-    quota, _, period = _text(f"{v2}/cpu.max").partition(" ")
+    quota, _, period = read_text(f"{v2}/cpu.max").partition(" ")
     if quota.isdecimal() and period.strip().isdecimal():
         number = min(number, math.ceil(int(quota) / int(period)))
     return max(1, number)
@@ -56,23 +58,15 @@ def cpus(v2: str = _V2) -> int:
 
 def _limited(limit_file: str, usage_file: str, stat_file: str, cache: str) -> tuple[int, int] | None:
     """Return the memory that is free below a limit, and the limit."""
-    limit, usage = _text(limit_file).strip(), _text(usage_file).strip()
+    limit, usage = read_text(limit_file).strip(), read_text(usage_file).strip()
     if not (limit.isdecimal() and usage.isdecimal()) or int(limit) >= _UNLIMITED:
         return None
     return int(limit) - int(usage) + (_field(stat_file, cache, 1) or 0), int(limit)
 
 
 def _field(path: str, name: str, unit: int) -> int | None:
-    for line in _text(path).splitlines():
+    for line in read_text(path).splitlines():
         words = line.split()
         if words[:1] == [name] and len(words) > 1 and words[1].isdecimal():
             return int(words[1]) * unit
     return None
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -171,7 +171,7 @@ def test_who_waits_for_quota_is_counted() -> None:
     found = status(FORMED, waits={2: queued, 3: queued}, spec={"replicas": 4, "maxReplicas": 4})
     assert (found.phase, found.reason) == ("Running", "QuotaPending")
     message = condition(found, "Rendezvoused").message
-    assert "; 2 of 4 workers wait for quota: in the queue gpus; the others go on meanwhile" in message
+    assert "; 2 of 4 workers wait for quota: in the queue gpus; its queue has no room" in message
 
 
 def test_a_gang_without_quota_waits_for_it_and_nothing_else() -> None:
@@ -198,7 +198,7 @@ def test_a_group_that_trains_without_somebody_says_why() -> None:
     assert "; worker 2: ErrImagePull" in condition(found, "Rendezvoused").message
     starting = status(FORMED, waits={2: STARTING})
     assert starting.reason == "PodStarting"
-    assert "; worker 2: no scheduler has placed its pod yet; should" in condition(starting, "Rendezvoused").message
+    assert "; worker 2: no scheduler has placed its pod yet; if it" in condition(starting, "Rendezvoused").message
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_who_runs_and_has_not_joined_is_named_while_a_round_stands(
     told = status(state, waits=found)
     whose = "spare" if spare else "worker"
     assert (told.phase, told.reason) == ("Running", "NotJoined")
-    assert f"; {whose} 2: {said}; should it last, the log" in condition(told, "Rendezvoused").message
+    assert f"; {whose} 2: {said}; if it lasts, the log" in condition(told, "Rendezvoused").message
     there = replace(absent, request=JOINED)
     assert waits_of(bounds, replace(state, spares=int(spare)), (*members, there), {}) == {}
 

@@ -63,8 +63,4 @@ def test_what_an_import_sets_is_its_own_unless_it_is_ordered_too():
 
 
 def test_the_order_of_imports_is_kept():
-    assert merged(["torch", "sklearn"], ["json", "torch", "torch._dynamo"], ["json"]) == [
-        "torch",
-        "sklearn",
-        "torch._dynamo",
-    ]
+    assert merged(["torch", "sklearn", "torch"], ["torch", "torch._dynamo"]) == ["torch", "sklearn", "torch._dynamo"]
