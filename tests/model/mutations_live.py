@@ -177,7 +177,12 @@ MUTATIONS = mutations(
                 "restart or _is_broken(job, worker.held)",
                 by="sidecar scripts",
             ),
-            omit("live: collectives go on though all processes have to be new", "restart", by="sidecar scripts"),
+            replace(
+                "live: collectives go on though all processes have to be new",
+                "restart or _is_broken(job, worker.held)",
+                "_is_broken(job, worker.held)",
+                by="sidecar scripts",
+            ),
         ),
         "elasticjob_sidecar.membership.view:_is_broken": (
             omit(
