@@ -290,9 +290,11 @@ def test_a_member_that_falls_silent_in_a_planned_change_is_not_waited_for(
         job.wait(lambda view: rendezvous(view).get("cause") == "Scaled", "the end of the round by plan")
         os.kill(runs.pid(silent), signal.SIGSTOP)
         job.plane.call("freeze", pod=silent)
+        stood = time.time()
         try:
             size = 2 if rank == 2 else 1
             assert pids(runs, size, seen).items() <= first.items() - {(silent, first[silent])}
+            print(f"the others were in their next group after {runs.events()[-1]['at'] - stood:.1f} s")
             assert job.view()["job"]["status"].get("restarts", 0) == 0
         finally:
             os.kill(first[silent], signal.SIGKILL)
