@@ -248,7 +248,7 @@ class State:
     stops. Once a member is lost, the others must stop too: they would wait for it.
 
     `intact`: the last round was ended by plan, and none of its members has stopped untold since or is lost: all of them
-    can end their collectives. In difference to `planned`, it is so also where the training lives through the end.
+    can end their collectives. Unlike `planned`, it is so also where the training lives through the end.
 
     `live`: the indices of the members of the last formed round whose training processes live through changes, in
     ascending order. `restart_round`: the last round that was opened for new processes: a process of an earlier round
