@@ -68,6 +68,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         matched=_matched(agreed.matched_rule),
         replaced=tuple(agreed.replaced),
         planned=agreed.planned,
+        intact=agreed.intact,
         live=agreed.live,
         restart_round=agreed.restart_round,
         ping=agreed.ping.number,

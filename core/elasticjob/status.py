@@ -62,6 +62,10 @@ def _is_zero(number: int) -> bool:
     return number == 0
 
 
+def _is_false(flag: bool) -> bool:
+    return not flag
+
+
 class MatchedRule(Model):
     """A rule of spec.podFailurePolicy that matches a failure."""
 
@@ -140,6 +144,12 @@ class RendezvousStatus(Model):
         False,
         description="The last round was ended for newcomers, for workers told to leave or for a restart, and all its "
         "members run: scripts may save before they are stopped.",
+    )
+    intact: bool = Field(
+        False,
+        exclude_if=_is_false,
+        description="The last round was ended by plan, and all its members run: their training processes can leave it "
+        "after the same step. Unlike planned, also where the training lives through the end. Absent if not.",
     )
     live: Indices = Field(
         (),

@@ -58,6 +58,11 @@ def first_prestarts() -> None:
         runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
 
 
+def waits_for_ever() -> None:
+    """In a torchrun: its processes have more time to end their step than a test lasts."""
+    busy.BUSY_SECONDS = 20 * SECONDS
+
+
 def waits_shortly() -> None:
     """In a torchrun: its processes have little time to end their step, unless they say that they save."""
     busy.BUSY_SECONDS = 4.0
@@ -281,6 +286,40 @@ def test_a_process_that_says_that_it_saves_is_waited_for(new_job: NewJob, tmp_pa
         assert last[stays] == first[stays]
         assert (last[saves] == first[saves]) is (order == "save")
         end(job, runs, 3)
+
+
+@pytest.mark.parametrize("rank", [0, 2], ids=["stays", "leaves"])
+def test_a_member_that_falls_silent_in_a_planned_change_is_not_waited_for(
+    new_job: NewJob, tmp_path: Path, rank: int
+) -> None:
+    """As one whose node lost its power: its connections do not end, and others are in a collective with it. They wait
+    neither for the limit of a busy process nor, where it was told to leave, for its end."""
+    job = new_job(replicas=3, minReplicas=1, rendezvous={"rejoinSeconds": 3600})
+    with lives(job, tmp_path, waits_for_ever) as runs:
+        first = pids(runs, 3)
+        known_to_live(job, 3)
+        seen = len(runs.events())
+        silent = next(event["pod"] for event in reversed(runs.events()) if event["rank"] == rank)
+        os.kill(first[silent], signal.SIGSTOP)
+        job.scale(2)
+        job.wait(lambda view: rendezvous(view).get("cause") == "Scaled", "the end of the round by plan")
+        os.kill(runs.pid(silent), signal.SIGSTOP)
+        job.plane.call("freeze", pod=silent)
+        stood = time.time()
+        try:
+            size = 2 if rank == 2 else 1
+            assert pids(runs, size, seen).items() <= first.items() - {(silent, first[silent])}
+            print(f"the others were in their next group after {runs.events()[-1]['at'] - stood:.1f} s")
+            assert job.view()["job"]["status"].get("restarts", 0) == 0
+        finally:
+            os.kill(first[silent], signal.SIGKILL)
+            runs.kill(silent)
+            job.plane.call("thaw", pod=silent)
+        last = pids(runs, 2, seen)
+        assert {pod: pid for pod, pid in last.items() if pod in first} == {
+            pod: pid for pod, pid in first.items() if pod in last
+        }
+        end(job, runs, 2)
 
 
 def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Path) -> None:

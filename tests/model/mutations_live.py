@@ -3,6 +3,8 @@
 
 from model.mutation import mutations, omit, replace
 
+UNACKED = "any(unacked_for(step.spec, step.state, one, step.now) is not None for one in step.able.values())"
+
 MUTATIONS = mutations(
     {
         "elasticjob.rendezvous.barrier:judge": (
@@ -58,6 +60,27 @@ MUTATIONS = mutations(
                 "live: processes live on after a hang",
                 "if any(one.cause == RoundCause.TRAINING_HUNG for one in broken): ...",
             ),
+        ),
+        "elasticjob.rendezvous.decide:hurry_after_loss": (
+            replace(
+                "live: a loss in a planned change is not told, as no script saves",
+                "step.state.intact",
+                "step.state.planned",
+            ),
+            omit("live: the silence of a member that was told to leave is nobody's loss", UNACKED),
+        ),
+        "elasticjob.rendezvous.failure_detector:able": (
+            omit(
+                "live: members told to leave are not pinged, and others wait for them",
+                "*awaited_leavers(state, workers)",
+            ),
+        ),
+        "elasticjob.rendezvous.failure_detector:awaited_leavers": (
+            omit("live: members told to leave are pinged where nobody waits for them", "state.live"),
+            omit("live: a member told to leave is pinged after it has left", "not one.asks(RequestType.LEAVE)"),
+        ),
+        "elasticjob.rendezvous.step:Step.plan": (
+            omit("live: a planned change breaks the step of processes that live through it", "intact=planned"),
         ),
         "elasticjob.rendezvous.decide:_form": (
             replace(
@@ -150,7 +173,13 @@ MUTATIONS = mutations(
             ),
             replace(
                 "live: a round that stands is called broken",
-                "changed and _is_broken(job, worker.held)",
+                "changed and (restart or _is_broken(job, worker.held))",
+                "restart or _is_broken(job, worker.held)",
+                by="sidecar scripts",
+            ),
+            replace(
+                "live: collectives go on though all processes have to be new",
+                "restart or _is_broken(job, worker.held)",
                 "_is_broken(job, worker.held)",
                 by="sidecar scripts",
             ),
@@ -163,7 +192,7 @@ MUTATIONS = mutations(
             ),
             omit(
                 "live: nobody is told that a member may be gone",
-                "job.cause in _BY_PLAN",
+                "job.intact",
                 by="sidecar scripts",
             ),
         ),
@@ -252,6 +281,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.agreed:state_of": (
             omit("live: a new operator forgets who is live", "live=agreed.live", by="operator status"),
+            omit("live: a new operator forgets that no member is lost", "intact=agreed.intact", by="operator status"),
             omit(
                 "live: a new operator forgets that processes have to be new",
                 "restart_round=agreed.restart_round",

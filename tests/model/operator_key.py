@@ -13,6 +13,7 @@
 from typing import Any
 
 from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
+from elasticjob.rendezvous.failure_detector import awaited_leavers
 from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
@@ -33,6 +34,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
     beats = {member.id: beat for member, beat in clocks.beats.items()}
     names: dict[str | None, int] = {None: 0}
     present = {worker.member for worker in system.workers if is_current(state, worker)}
+    present.update(worker.member for worker in awaited_leavers(state, system.workers))
     numbers = _in_order(system)
     members = {member.id for member in state.participants} if state.phase is FORMED else ()
     workers = []
@@ -65,7 +67,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         None if spec.deadline is None else max(0.0, spec.deadline - now),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
-        (system.lives, state.live, system.lives and state.restart_round > last_formed),
+        (system.lives, state.live, system.lives and state.restart_round > last_formed, state.intact),
         _named(state.participants, names),
         _named(state.leaving, names),
         _named(state.finished, names),

@@ -24,8 +24,8 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure failure_of failure_kind matched replaced planned live restart_round waiting spares ping pinged "
-    "store outcome reason cause",
+    "restarts failure failure_of failure_kind matched replaced planned intact live restart_round waiting spares ping "
+    "pinged store outcome reason cause",
 )
 must_know(
     Clocks,
@@ -49,8 +49,8 @@ must_know(
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
 # What `State.replicas` was makes a difference to texts only, and of the times of restarts it matters whether the last
 # one was answered. No Join names its script, so `State.scripts` is empty. In the composed model no process lives
-# through changes: `State.live` is empty, and `State.restart_round` makes no difference. No failure tells of its cause:
-# which worker's is pending makes a difference to texts only.
+# through changes: `State.live` is empty, `State.intact` is `State.planned`, and `State.restart_round` makes no
+# difference. No failure tells of its cause: which worker's is pending makes a difference to texts only.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:

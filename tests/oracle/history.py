@@ -171,11 +171,15 @@ def pings_count_up(before: State, after: State) -> Iterator[str]:
 
 
 def planned_while_forming(before: State, after: State) -> Iterator[str]:
-    """An end is planned only while the next round forms, and from the beginning or not at all."""
-    if after.planned and after.phase is not FORMING:
-        yield f"an end is planned, and round {after.round} is {after.phase}"
-    elif after.planned and before.phase is FORMING and not before.planned:
-        yield f"the end before round {after.round} became planned while that was forming"
+    """An end is planned, and leaves its round intact, only while the next round forms, and from the beginning or not at
+    all. A round whose end is planned is intact."""
+    for now, then in ((after.planned, before.planned), (after.intact, before.intact)):
+        if now and after.phase is not FORMING:
+            yield f"an end is planned, and round {after.round} is {after.phase}"
+        elif now and before.phase is FORMING and not then:
+            yield f"the end before round {after.round} became planned while that was forming"
+    if after.planned and not after.intact:
+        yield f"the end before round {after.round} is planned, and a member may be lost"
 
 
 def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:

@@ -20,7 +20,7 @@ from oracle.live import (
     newcomers_of_live_jobs_are_let_in,
     nobody_waits_where_all_live,
 )
-from oracle.pings import ack_limit_begins_with_an_ack, only_suspects_are_pinged
+from oracle.pings import ack_limit_begins_with_an_ack, is_awaited_leaver, only_suspects_are_pinged
 from oracle.ranks import neighbours_are_near
 from oracle.stages import between_stages, finished_in_success, stages_follow_each_other
 
@@ -149,24 +149,33 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def plans_hold_while_all_live(step: Step) -> Iterator[str]:
-    """The end of a round is planned exactly when newcomers or workers told to leave are its only cause, and the
-    training does not live through it in a member that stays, until a member stops in another way than it was told
-    to."""
+    """A round is intact after its end exactly when newcomers or workers told to leave are the only cause of that, until
+    a member stops in another way than it was told to, or falls silent. It is also planned, if the training does not
+    live through it in a member that stays."""
     before, after = step.before, step.after
     if after.phase is not FORMING:
         return
-    planned = before.planned
+    by_plan, saves = before.intact, before.planned
     if before.phase is FORMED:
         stay = {member for member in before.participants if member.index not in after.done} - set(after.leaving)
         goes_on = stay and len(after.live) == len(before.participants) and after.restart_round < after.round
-        planned = step.breaks.keys() <= set(after.leaving) and not goes_on
-    planned = planned and after.stage == before.stage
-    if after.planned and not planned:
+        by_plan, saves = step.breaks.keys() <= set(after.leaving), not goes_on
+    by_plan = by_plan and after.stage == before.stage
+    lost = step.deserted()
+    if after.intact and not by_plan:
         yield f"the end of round {after.round - 1} is called planned, and was not"
-    elif after.planned and step.deserted():
+    elif after.intact and lost:
         yield f"the end of round {after.round - 1} is called planned, and a member has stopped untold"
-    elif planned and not (after.planned or step.deserted()):
+    elif by_plan and not (after.intact or lost or _leaver_is_silent(step)):
         yield f"the end of round {after.round - 1} was planned, and nobody is lost, and it is called so no more"
+    elif after.planned != (after.intact and saves):
+        yield f"scripts {'may' if after.planned else 'may not'} save at the end of round {after.round - 1}"
+
+
+def _leaver_is_silent(step: Step) -> bool:
+    """Whether a member that was told to leave leaves a ping unanswered, which others that live through the change
+    wait for."""
+    return any(is_awaited_leaver(step.before, one) and step.unanswered(one) for one in step.workers)
 
 
 def failures_are_the_trainings(step: Step) -> Iterator[str]:

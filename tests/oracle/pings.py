@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.model import State, Worker
+from elasticjob.terms import RequestType
 from oracle.evidence import ENDED, Step
 
 
@@ -48,8 +49,16 @@ def ack_limit_begins_with_an_ack(step: Step) -> Iterator[str]:
 
 
 def _able(step: Step, state: State) -> dict[Member, Worker]:
-    """The workers that could ack: of the pods that count, those whose sidecar may live. A worker that was finishing may
-    no longer be, as its container was started again."""
+    """The workers that could ack: of the pods that count, those whose sidecar may live, and with them members told to
+    leave, while others live through that. A worker that was finishing may no longer be, as its container was started
+    again."""
     done = state.done & step.after.done
-    there = (one for one in step.current(state).values() if one.index not in done and not one.deleting)
+    there = [*step.current(state).values(), *(one for one in step.workers if is_awaited_leaver(state, one))]
+    there = [one for one in there if one.index not in done and not one.deleting]
     return {one.member: one for one in there if one.member is not None and one.pod not in ENDED}
+
+
+def is_awaited_leaver(state: State, worker: Worker) -> bool:
+    """Whether it was told to leave, runs on, and processes that live through that may wait for it."""
+    told = worker.member in state.leaving and worker.member in state.participants
+    return told and state.intact and bool(state.live) and not worker.asks(RequestType.LEAVE)

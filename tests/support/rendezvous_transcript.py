@@ -11,7 +11,8 @@ sidecars of workers 0 and 1 live, and `0..3` are workers 0 to 3.
 Each line of output has an event, and after `->` what is new in the status and among the pods; nothing else has changed.
 Left out is only what follows from the rest:
 
-- a move to another phase settles a failure, who was given up for it, `planned` and who waits;
+- a move to another phase settles a failure, who was given up for it, `planned`, `intact` and who waits;
+- a round is `intact` as long as its end is `planned`;
 - a round ends for the loss that is told before it, and the next one is formed for the reason for which the last ended;
 - `round 1 (2 workers) ended:` or such before a reason, and that a worker has finished, are told by the status;
 - rank 0's address is the store, and a pod that is made is the next one of its worker.
@@ -29,7 +30,7 @@ from typing import Any
 
 from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
-from elasticjob.rendezvous.step import NO_FAILURE
+from elasticjob.rendezvous.step import NO_FAILURE, NO_PLAN
 from elasticjob.rendezvous.words import round_of, workers
 from elasticjob.terms import FailureKind, RendezvousPhase, RequestCause, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, PodKey
@@ -123,7 +124,7 @@ class TranscribedJob(JobOnPaper):
         """What is new in the status, and does not follow from the move to another phase."""
         if (before.round, before.phase, before.outcome) != (after.round, after.phase, after.outcome):
             store = before.store if after.round == before.round else None
-            before = replace(before, matched=None, replaced=(), planned=False, waiting=0, store=store, **NO_FAILURE)
+            before = replace(before, matched=None, replaced=(), waiting=0, store=store, **NO_PLAN, **NO_FAILURE)
             if after.phase is RendezvousPhase.FORMED:
                 took = f" in {self.seconds} s" if self.seconds != "0.0" else ""
                 yield f"{after.round} Formed{took}: {self.members(after.participants)}"
@@ -145,6 +146,10 @@ class TranscribedJob(JobOnPaper):
                 yield from (f"next pod {index}-{number}" for index, number in given)
             case "planned":
                 yield "planned" if new else "not planned"
+            case "intact" if not (self.state if new else self.shown).planned:
+                yield "intact" if new else "not intact"
+            case "intact":
+                pass
             case "failure":
                 said = "no failure pending" if not new else "failure pending"
                 yield said + (f": {new}" if new not in ("", self.reason) else "")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from elasticjob.rendezvous import barrier, budget, detector_rules, endings, policy, stages
 from elasticjob.rendezvous.accounts import better_account
 from elasticjob.rendezvous.decision import Decision, Failed
+from elasticjob.rendezvous.failure_detector import unacked_for
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.live import lives_on, opted_in
 from elasticjob.rendezvous.losses import breaks, explained, lost_workers, stopped_unnotified
@@ -27,7 +28,7 @@ from elasticjob.rendezvous.roster import (
     roster_of,
 )
 from elasticjob.rendezvous.sizes import largest_size
-from elasticjob.rendezvous.step import NO_FAILURE, Step
+from elasticjob.rendezvous.step import NO_FAILURE, NO_PLAN, Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
 from elasticjob.rendezvous.words import workers as counted
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
@@ -212,9 +213,13 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
 
 
 def hurry_after_loss(step: Step) -> None:
-    """A planned end is planned no longer when a member stops without notice: the others would wait for it (rule 7)."""
-    if step.state.planned and stopped_unnotified(step.state, step.workers):
-        step.set(planned=False)
+    """A planned end is planned no longer, and its round no longer intact, when a member stops without notice or a ping
+    is left unacked: the others would wait for that member (rules 7 and 24)."""
+    if step.state.intact and (
+        stopped_unnotified(step.state, step.workers)
+        or any(unacked_for(step.spec, step.state, one, step.now) is not None for one in step.able.values())
+    ):
+        step.set(**NO_PLAN)
 
 
 def form_round(step: Step) -> None:

@@ -7,7 +7,7 @@ from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
 from elasticjob.rendezvous.model import Finishing, PodState, Spec, Worker
 from elasticjob.rendezvous.roster import ENDED, ENDED_WITH_0, has_succeeded, lacks_last_word
 from elasticjob.rendezvous.stages import MOST_SCRIPTS, asked_for
-from elasticjob.rendezvous.step import Step
+from elasticjob.rendezvous.step import NO_PLAN, Step
 from elasticjob.rendezvous.transitions import STAGE_FINISHED
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
@@ -136,7 +136,7 @@ def _next_stage(step: Step, first: Worker) -> None:
         why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"
         step.open_round(STAGE_FINISHED, RoundCause.NEXT_STAGE, why)
     known = step.state.scripts
-    step.set(stage=stage, finishing=(), planned=False, live=(), scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
+    step.set(stage=stage, finishing=(), live=(), scripts=(*known, "")[-MOST_SCRIPTS:] if known else (), **NO_PLAN)
 
 
 def fail_overdue(step: Step) -> None:

@@ -14,7 +14,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, ack_limit
 from elasticjob.rendezvous.model import Pinged, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_between_stages, is_stopping
-from elasticjob.terms import Loss, RendezvousPhase
+from elasticjob.terms import Loss, RendezvousPhase, RequestType
 
 WITNESSES = 2  # unsuspected workers that are pinged with the suspected ones: one witness may be lost too
 FEW = 16  # members that may all be pinged at once: in a large group most are only slow, or have no part in it
@@ -33,12 +33,21 @@ class PingTargets:
 
 def able(state: State, workers: Iterable[Worker]) -> dict[Member, Worker]:
     """The workers that can ack, and whose silence means something: in the order of their indices."""
-    present = current(state, workers)
+    workers = tuple(workers)
+    there = (*current(state, workers).values(), *awaited_leavers(state, workers))
     return {
         worker.member: worker
-        for _, worker in sorted(present.items())
+        for worker in sorted(there, key=lambda one: one.index)
         if worker.member and not (worker.deleting or worker.pod in ENDED or worker.index in state.done)
     }
+
+
+def awaited_leavers(state: State, workers: Iterable[Worker]) -> Iterator[Worker]:
+    """Members told to leave that still run, and with which processes that live through the change end their step."""
+    if not (state.intact and state.live):
+        return
+    told = frozenset(state.leaving).intersection(state.participants)
+    yield from (one for one in workers if one.member in told and not one.asks(RequestType.LEAVE))
 
 
 def suspected(spec: Spec, state: State, present: Present, now: float) -> set[Member]:

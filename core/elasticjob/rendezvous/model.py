@@ -247,6 +247,9 @@ class State:
     `planned`: the user's change ended the last round while all its members ran, so the training may save before it
     stops. Once a member is lost, the others must stop too: they would wait for it.
 
+    `intact`: the last round was ended by plan, and none of its members has stopped untold since or is lost: all of them
+    can end their collectives. Unlike `planned`, it is so also where the training lives through the end.
+
     `live`: the indices of the members of the last formed round whose training processes live through changes, in
     ascending order. `restart_round`: the last round that was opened for new processes: a process of an earlier round
     does not live on into it. 0 before the first.
@@ -281,6 +284,7 @@ class State:
     matched: Matched | None = None
     replaced: tuple[Member, ...] = ()
     planned: bool = False
+    intact: bool = False
     live: tuple[int, ...] = ()
     restart_round: int = 0
     waiting: int = 0

@@ -21,6 +21,7 @@ from elasticjob.terms import FailureKind, Outcome, RendezvousPhase, RoundCause
 _, FORMED, CLOSED = RendezvousPhase
 
 NO_FAILURE: dict[str, Any] = {"failure": "", "failure_of": None, "failure_kind": FailureKind.UNKNOWN}
+NO_PLAN: dict[str, Any] = {"planned": False, "intact": False}
 
 Known = TypeVar("Known", State, Clocks)
 
@@ -116,7 +117,7 @@ class Step:
 
     def plan(self, planned: bool) -> None:
         """Record whether the end of the round was planned: then scripts save, unless the training lives through it."""
-        self.set(planned=planned and not goes_on(self.state))
+        self.set(intact=planned, planned=planned and not goes_on(self.state))
 
     def note_end(self, first: Break) -> None:
         """Record that `first` ended the round. If it is a failure, it is judged later. A lost pod is already recorded,
@@ -133,7 +134,7 @@ class Step:
         """The only way to another phase. A failure is judged before it."""
         agreed = moved(self.state, event)
         self._become(
-            replace(agreed, reason=reason, cause=str(cause), matched=None, replaced=(), planned=False, **NO_FAILURE)
+            replace(agreed, reason=reason, cause=str(cause), matched=None, replaced=(), **NO_PLAN, **NO_FAILURE)
         )
         self.announce(event, message, warning=warning, cause=str(cause))
 

@@ -92,6 +92,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         agreed.stage,
         agreed.outcome,
         agreed.planned,
+        agreed.intact,
         *members,
         agreed.ping,
         status.replacements,

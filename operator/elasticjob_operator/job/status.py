@@ -73,6 +73,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             matched_rule=_matched_rule(state.matched),
             replaced=Members(state.replaced),
             planned=state.planned,
+            intact=state.intact,
             live=state.live,
             restart_round=state.restart_round,
             stalled=stalled if stalled == state.round else 0,

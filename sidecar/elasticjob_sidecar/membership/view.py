@@ -2,23 +2,10 @@
 """What a trainer is told of the rendezvous on its events stream."""
 
 from elasticjob.api import RendezvousPhase, RendezvousStatus
-from elasticjob.terms import RoundCause
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import needs_new_processes
 from elasticjob_sidecar.membership.stalls import stalled_by
 from elasticjob_torch import wire
-
-# Rounds end for these while all their members run.
-_BY_PLAN = frozenset(
-    {
-        RoundCause.SCALED,
-        RoundCause.WORKERS_JOINED,
-        RoundCause.NODE_DRAINING,
-        RoundCause.DEVICE_UNHEALTHY,
-        RoundCause.TEMPLATE_CHANGED,
-        RoundCause.TOLD_TO_LEAVE,
-    }
-)
 
 
 def has_changed(worker: Standing) -> bool:
@@ -33,9 +20,9 @@ def has_changed(worker: Standing) -> bool:
 
 
 def _is_broken(job: RendezvousStatus, held: int) -> bool:
-    """Whether a member of the round `held`, which is over, may be gone: its end was no plan, or others have formed
-    another round since."""
-    return not (job.phase is RendezvousPhase.FORMING and job.round == held + 1 and job.cause in _BY_PLAN)
+    """Whether a member of the round `held`, which is over, may be gone: it ended otherwise than by plan, a member was
+    lost since, or others have formed another round."""
+    return not (job.phase is RendezvousPhase.FORMING and job.round == held + 1 and job.intact)
 
 
 def _all_live(job: RendezvousStatus) -> bool:
@@ -57,7 +44,7 @@ def view_of(worker: Standing, api_away: bool = False) -> wire.View | None:
         world_size=job.world_size,
         handed=worker.held,
         changed=changed,
-        broken=changed and _is_broken(job, worker.held),
+        broken=changed and (restart or _is_broken(job, worker.held)),
         stalled=stalled_by(worker),
         succeeded=worker.succeeded,
         leaving=worker.leaving,

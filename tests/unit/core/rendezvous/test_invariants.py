@@ -22,6 +22,7 @@ from elasticjob.rendezvous import (
     Worker,
 )
 from elasticjob.rendezvous.model import Beat, Pinged
+from elasticjob.rendezvous.step import NO_PLAN
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestCause, RequestType, RoundCause
 from oracle import history, invariants, live, stages, violations
 from oracle.evidence import Step
@@ -124,8 +125,13 @@ HISTORY = {
         ),
     ],
     history.planned_while_forming: [
-        (formed, replace(formed, planned=True), "an end is planned, and round 2 is Formed"),
-        (forming, replace(forming, planned=True), "the end before round 3 became planned while that was forming"),
+        (formed, replace(formed, intact=True), "an end is planned, and round 2 is Formed"),
+        (forming, replace(forming, intact=True), "the end before round 3 became planned while that was forming"),
+        (
+            replace(forming, planned=True, intact=True),
+            replace(forming, planned=True),
+            "the end before round 3 is planned, and a member may be lost",
+        ),
     ],
     history.closed_with_an_outcome: [
         (formed, replace(formed, phase=CLOSED), "the rendezvous is Closed, and its outcome is None"),
@@ -207,9 +213,11 @@ a_told = replace(forming, leaving=(A,), replacements={0: 1})
 b_lost = replace(forming, replacements={1: 1})
 c_told = replace(formed, leaving=(C,), replacements={2: 1})
 a_done = replace(formed, finished=(A,))
-planned = replace(forming, planned=True)
+planned = replace(forming, planned=True, intact=True)
+lived_through = replace(planned, planned=False)
 a_saves = replace(planned, leaving=(A,), replacements={0: 1})
 b_told = replace(planned, leaving=(B,), replacements={1: 1})
+told_in_vain = replace(lived_through, leaving=(B,), replacements={1: 1}, live=(0, 1))
 ended = replace(failed, round=3, restarts=1)
 no_round = replace(new, phase=CLOSED, outcome=Outcome.FAILED, reason="not torchrun")
 pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
@@ -220,7 +228,7 @@ missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 
 OPEN, RUNS, DONE = Pinged(1, 0.0), Pinged(1, 0.0, counting=1.0), Pinged(1, 0.0, acked=1.0, lived=1.0)
-answered = replace(b, ack=1)
+answered_a, answered = replace(a, ack=1), replace(b, ack=1)
 one_waits = replace(formed, waiting=1)
 
 only_a = replace(again, participants=(A,))
@@ -342,13 +350,24 @@ STEPS = {
         (step(b_told, b_told, a, worker(B, LEAVE, RequestCause.AGENT_LOST)), STOPPED),
         (step(b_told, b_told, a, worker(B, LEAVE, RequestCause.POD_STOPPING, deleting=True)), STOPPED),
         (step(formed, forming, a, b, c, told="RoundReopened", replicas=3), NO_MORE),
-        (step(formed, replace(b_told, planned=False), a, b), NO_MORE),
+        (step(formed, replace(b_told, **NO_PLAN), a, b), NO_MORE),
+        (
+            step(formed, replace(planned, planned=False), a, b, c, told="RoundReopened", replicas=3),
+            "scripts may not save at the end of round 2",
+        ),
+        (
+            step(all_live, replace(planned, live=(0, 1)), a, b, c, told="RoundReopened", replicas=3),
+            "scripts may save at the end of round 2",
+        ),
+        (step(lived_through, planned, a, b), "scripts may save at the end of round 2"),
+        (step(pings(told_in_vain, RUNS, RUNS), forming, a, answered), NO_MORE),
+        (step(pings(told_in_vain, DONE, OPEN), forming, answered_a, b), NO_MORE),
         (step(planned, forming, joins(A), b), NO_MORE),
         (step(planned, forming, a), NO_MORE),
         (step(planned, forming, a, Worker(index=1, replacement=1)), NO_MORE),
-        (step(b_told, replace(b_told, planned=False), a, left_as_told), NO_MORE),
-        (step(b_told, replace(b_told, planned=False), a, replace(left_as_told, pod=PodState.CRASH_LOOP)), NO_MORE),
-        (step(b_told, replace(b_told, planned=False), a, replace(b, pod=PodState.SUCCEEDED, deleting=True)), NO_MORE),
+        (step(b_told, replace(b_told, **NO_PLAN), a, left_as_told), NO_MORE),
+        (step(b_told, replace(b_told, **NO_PLAN), a, replace(left_as_told, pod=PodState.CRASH_LOOP)), NO_MORE),
+        (step(b_told, replace(b_told, **NO_PLAN), a, replace(b, pod=PodState.SUCCEEDED, deleting=True)), NO_MORE),
     ],
     invariants.failures_are_the_trainings: [
         (

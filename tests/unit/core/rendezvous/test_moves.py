@@ -58,15 +58,26 @@ def test_no_move_leads_out_of_an_end() -> None:
 def test_an_end_by_plan_is_none_once_a_member_has_stopped_untold(ends: str, stops: str) -> None:
     """Whoever would wait for it is to stop at once."""
     job = job_after(f"formed 3; {ends}")
-    assert (job.phase, job.state.planned) == ("2 Forming", True)
+    assert (job.phase, job.state.planned, job.state.intact) == ("2 Forming", True, True)
     job = job_after(stops, job)
-    assert (job.phase, job.state.planned) == ("2 Forming", False)
+    assert (job.phase, job.state.planned, job.state.intact) == ("2 Forming", False, False)
+
+
+@pytest.mark.parametrize("ends", ["scale 4; start 3; join 3 live=True", "scale 2"])
+@pytest.mark.parametrize("stops", STOPS_UNTOLD)
+def test_a_round_that_is_lived_through_is_intact_until_a_member_has_stopped_untold(ends: str, stops: str) -> None:
+    """Others may wait for it in a collective."""
+    job = job_after(f"formed 3; live 0 1 2; {ends}")
+    assert (job.phase, job.state.planned, job.state.intact) == ("2 Forming", False, True)
+    job = job_after(stops, job)
+    assert (job.phase, job.state.intact) == ("2 Forming", False)
+    assert job.state.restarts == 0
 
 
 @pytest.mark.parametrize("stops", STOPS_UNTOLD)
 def test_a_loss_is_no_plan(stops: str) -> None:
     job = job_after(f"formed 3; {stops}; scale 1")
-    assert (job.phase, job.state.planned) == ("2 Forming", False)
+    assert (job.phase, job.state.planned, job.state.intact) == ("2 Forming", False, False)
 
 
 def test_the_deletion_of_who_has_left_as_told_does_not_hurry_those_who_save() -> None:

@@ -36,7 +36,8 @@ def test_a_state_survives_the_way_through_the_status() -> None:
 def test_a_failure_that_waits_survives_it_too() -> None:
     waits = replace(FORMED, phase=RendezvousPhase.FORMING, store=None, failure="worker 0's processes failed")
     matched = Matched(2, PolicyAction.IGNORE, "it says so")
-    waits = replace(waits, replaced=(Member(1, "b"),), planned=True, matched=matched, live=(0, 1), restart_round=1)
+    waits = replace(waits, replaced=(Member(1, "b"),), matched=matched, live=(0, 1), restart_round=1)
+    waits = replace(waits, planned=True, intact=True)
     assert state_of(ElasticJobStatus.parse(status(waits).dump()), CLOCKS) == waits
 
 

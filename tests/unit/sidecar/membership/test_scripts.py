@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus, RequestCause
-from elasticjob.terms import RoundCause
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Refused
@@ -216,22 +215,30 @@ def test_a_trainer_learns_who_lives_through_the_change(
     assert (view.live, view.restart) == expected
 
 
-@pytest.mark.parametrize("cause", RoundCause)
-def test_a_trainer_learns_whether_a_member_of_its_round_may_be_gone(pod: Pod, cause: RoundCause) -> None:
-    pod.job(FORMED, 3, cause=cause)
-    assert (view := view_of(pod.standing))
-    assert not view.broken
-    pod.job(FORMING, 4, cause=cause)
-    assert (view := view_of(pod.standing))
-    all_are_there = {"Scaled", "WorkersJoined", "NodeDraining", "DeviceUnhealthy", "TemplateChanged", "ToldToLeave"}
-    assert view.broken is (cause not in all_are_there)
+def is_broken(pod: Pod) -> bool:
+    view = view_of(pod.standing)
+    assert view is not None
+    return view.broken
+
+
+def test_a_trainer_learns_whether_a_member_of_its_round_may_be_gone(pod: Pod) -> None:
+    pod.job(FORMED, 3)
+    assert not is_broken(pod)
+    pod.job(FORMING, 4, intact=True)
+    assert not is_broken(pod)
+    pod.job(FORMING, 4)  # one is lost meanwhile
+    assert is_broken(pod)
+
+
+def test_a_round_whose_processes_have_to_be_new_is_broken(pod: Pod) -> None:
+    pod.job(FORMING, 4, intact=True, restart_round=4)
+    assert is_broken(pod)
 
 
 def test_a_round_that_others_have_gone_on_from_is_broken(pod: Pod) -> None:
     for phase, number in ((FORMED, 4), (FORMING, 5)):
-        pod.job(phase, number, participants=(OTHER,), cause=RoundCause.SCALED)
-        assert (view := view_of(pod.standing))
-        assert view.broken
+        pod.job(phase, number, participants=(OTHER,), intact=phase is FORMING)
+        assert is_broken(pod)
 
 
 def test_a_trainer_learns_whether_the_api_server_is_heard(pod: Pod) -> None:

@@ -72,7 +72,7 @@ class Play:
         """Read the stream that tells such events until it has told this one."""
         path = wire.EVENTS.path if set(event) == {field.key for field in fields_of(wire.View)} else wire.WATCH.path
         if event.get("ending"):
-            self.status("Forming", 2, waiting=1, planned=True)
+            self.status("Forming", 2, waiting=1, planned=True, intact=True)
         await until(lambda: self._heard(path, event), f"{event} on {path}")
 
     async def _heard(self, path: str, event: dict[str, Any]) -> bool:
