@@ -22,7 +22,7 @@ dev=$(locked_dir dev dev)
 path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/bench
 path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
 mkdir -p "$root/build"
-reach=(--network none --hostname localhost)
+reach=(--network none --hostname pod --add-host pod:127.0.0.7) # as in a pod, its own address is not the store's
 if [ -n "${CLUSTER:-}" ]; then
   # at its node's own address: the engine's proxy on this machine's loopback ends at a few thousand connections
   field=.IPAddress

@@ -42,6 +42,7 @@ class Api(ApiClient):
     def __init__(self) -> None:
         config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self.server: str = cluster["server"]
         self.authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         tls = ssl.create_default_context(cadata=self.authority)
         with tempfile.NamedTemporaryFile() as pair:
@@ -49,9 +50,9 @@ class Api(ApiClient):
                 pair.write(base64.b64decode(user[key]))
             pair.flush()
             tls.load_cert_chain(pair.name)
-        server = urlsplit(cluster["server"])
+        server = urlsplit(self.server)
         self.host, self.port = server.hostname or "", str(server.port or 443)
-        super().__init__(cluster["server"], tls, request_seconds=REQUEST_SECONDS)
+        super().__init__(self.server, tls, request_seconds=REQUEST_SECONDS)
 
     async def cpu_seconds(self) -> float:
         """What the API server has had of the processor since it started."""

@@ -1,32 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's own process, for the benchmark's namespace only, while the installed one rests."""
+"""The operator's own process, for the benchmark's namespace only, while the installed one rests.
+
+It is the installed one's service account, whose requests have a priority level of their own in the API server: as the
+administrator it would wait behind the requests of the benchmark.
+"""
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 
 from rounds import floor, ours
 from rounds.api import CUSTOM, Api
 from rounds.ours import NAMESPACE
+from support import credentials
 from support.api_client import ApiError
 from support.ports import free_port
 
-DEPLOYMENT = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
+SYSTEM, ACCOUNT = "elasticjob-system", "elasticjob-operator"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/elasticjob-operator/scale"
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.02
 ROOM_SECONDS = 180.0
 CORE = "/api/v1/namespaces"
+TOKEN_SECONDS = 4 * 3600
 
 
 class Operator:
     """A process of `module`, with the options of this benchmark."""
 
-    def __init__(self, *module: str) -> None:
+    def __init__(self, kubeconfig: Path, *module: str) -> None:
+        self._kubeconfig = kubeconfig
         self._module = module or ("elasticjob_operator",)
         self._port = 0
         self._started: asyncio.subprocess.Process | None = None
@@ -51,7 +61,8 @@ class Operator:
             "--log-level=warning",
         ]
         command = [sys.executable, "-m", *self._module, *flags]
-        self._started = await asyncio.create_subprocess_exec(*command)
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
+        self._started = await asyncio.create_subprocess_exec(*command, env=environment)
 
     async def ready(self) -> None:
         """Wait until it says so to a kubelet."""
@@ -90,6 +101,17 @@ async def at_rest(api: Api) -> AsyncIterator[None]:
     finally:
         await make_room(api)
         await api.patch(DEPLOYMENT, {"spec": {"replicas": installed}})
+
+
+async def write_kubeconfig(api: Api, path: Path) -> None:
+    """The service account's, which may do all in the benchmark's namespace, where the installed role has no Lease."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]}
+    await api.call("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", binding)
+    request = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
+    answer = await api.call("POST", f"{CORE}/{SYSTEM}/serviceaccounts/{ACCOUNT}/token", request)
+    credentials.write_private(path, credentials.kubeconfig(api.server, api.authority, answer["status"]["token"]))
 
 
 async def make_room(api: Api) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rounds.api import Api
 from rounds.child import Child
-from rounds.operators import Operator, at_rest
+from rounds.operators import Operator, at_rest, write_kubeconfig
 
 BUILD = Path("build")
 # how many are in a process, and how many processes there are at most: one that has handlers takes a quarter of a
@@ -52,13 +52,16 @@ def sidecar_processes(api: Api, agents: int, *options: str) -> Iterator[list[Chi
 async def operator(api: Api, *module: str) -> AsyncIterator[int]:
     """One that is ready; yields its process id. `module` and its arguments run it in place of its own."""
     async with at_rest(api):
-        running = Operator(*module)
+        kubeconfig = BUILD / "bench-operator.kubeconfig"
+        await write_kubeconfig(api, kubeconfig)
+        running = Operator(kubeconfig, *module)
         await running.start()
         try:
             await running.ready()
             yield running.pid
         finally:
             await running.stop()
+            kubeconfig.unlink()
 
 
 def cpu_seconds(pid: int) -> float:

@@ -250,7 +250,8 @@ def test_only_the_groups_own_connections_are_cut() -> None:
     mine = connection()
     path = socket.socketpair()
     assert links.own_addresses() == {"127.0.0.1"}
-    links.formed({"127.0.0.1"})
+    links.expect({"127.0.0.1"})
+    links.formed()
     after = connection()
     assert not links.are_broken()
     links.cut()
@@ -268,7 +269,8 @@ def test_only_the_groups_own_connections_are_cut() -> None:
 def test_connections_to_others_are_never_cut() -> None:
     links = Links()
     mine = connection()
-    links.formed({"192.0.2.1"})
+    links.expect({"192.0.2.1"})
+    links.formed()
     links.cut()
     mine[0].sendall(b"x")
     assert mine[1].recv(1) == b"x"
@@ -279,7 +281,8 @@ def test_connections_to_others_are_never_cut() -> None:
 def test_a_connection_at_its_end_breaks_the_group() -> None:
     links = Links()
     mine = connection()
-    links.formed({"127.0.0.1"})
+    links.expect({"127.0.0.1"})
+    links.formed()
     assert not links.are_broken()
     mine[1].close()
     assert links.are_broken()
@@ -289,7 +292,8 @@ def test_a_connection_at_its_end_breaks_the_group() -> None:
 def test_a_descriptor_that_is_used_again_is_not_cut() -> None:
     links = Links()
     mine = connection()
-    links.formed({"127.0.0.1"})
+    links.expect({"127.0.0.1"})
+    links.formed()
     numbers = {each.fileno() for each in mine}
     for each in mine:
         each.close()

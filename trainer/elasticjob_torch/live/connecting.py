@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.torch_private import forget_groups, set_timeout
 
 if TYPE_CHECKING:
     from elasticjob_torch.live.backend import Backend
+    from elasticjob_torch.live.links import Links
     from elasticjob_torch.live.rounds import Place
 
-_STORE_SECONDS = 20.0
+_MEET_SECONDS = 20.0  # for all members to enter the round
+# Then gloo has so long for each member's address, and five times as long for its connection. Nothing else ends its wait
+# for a member that is gone between the two: there is no connection yet that could be cut.
+_CONNECT_SECONDS = 5.0
 
 
 def connect_alone(backend: Backend) -> None:
@@ -23,7 +28,8 @@ def connect_alone(backend: Backend) -> None:
 
 
 def connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -> None:
-    """Make the round's group. ``links`` may be cut meanwhile, which ends this with an error.
+    """Make the round's group. ``links`` may be cut meanwhile, which ends this with an error, at once or when a member
+    that is gone has had its time to connect.
 
     ``timeout`` is that of each collective.
     """
@@ -39,20 +45,37 @@ def _connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -
         dist.init_process_group(backend.name, timeout=timeout)
         return None
     links.expect({place.host, "127.0.0.1", "::1"})
-    store = dist.TCPStore(
-        place.host, place.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=_STORE_SECONDS)
+    server = dist.TCPStore(
+        place.host, place.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=_MEET_SECONDS)
     )
+    store = dist.PrefixStore(f"elasticjob/live/{place.round}", server)
+    _told_by_all(place, store, "here", "")
     dist.init_process_group(
         backend.name,
-        store=dist.PrefixStore(f"elasticjob/live/{place.round}", store),
+        store=store,
         rank=place.rank,
         world_size=place.size,
-        timeout=timeout,
+        timeout=min(timeout, timedelta(seconds=_CONNECT_SECONDS)) if set_timeout else timeout,
     )
+    if set_timeout:
+        set_timeout(timeout)
+    # by the store, not by a collective: that would wait on connections that cannot be cut yet
+    told = _told_by_all(place, store, "addresses", json.dumps(sorted(links.own_addresses())))
+    links.expect({str(address) for one in told for address in json.loads(one)})
     return None
 
 
+def _told_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[bytes]:
+    """Tell the other members something; return what all have told, by rank, once they have."""
+    keys = [f"{what}/{rank}" for rank in range(place.size)]
+    store.set(keys[place.rank], mine)
+    store.wait(keys)
+    told: list[bytes] = store.multi_get(keys)
+    return told
+
+
 def disconnect() -> None:
-    """End the group, if there is one."""
+    """End the group, if there is one, or what is left of one that has not formed."""
     if dist.is_initialized():
         dist.destroy_process_group()
+    forget_groups()

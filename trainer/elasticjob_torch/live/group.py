@@ -281,8 +281,8 @@ class Group:
                 self._forming = None
 
     def _share(self, number: int, links: Links) -> None:
-        members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape(), links.own_addresses()))
-        links.formed(frozenset().union(*(member.addresses for member in members)))
+        members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()))
+        links.formed()
         versions = [member.version for member in members]
         source = sender(versions)
         if source == self.rank:

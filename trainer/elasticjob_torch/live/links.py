@@ -41,10 +41,9 @@ class Links:
         """The group has collectives that do not end with its connections: ``end`` ends them."""
         self._end_others = end
 
-    def formed(self, peers: Collection[str]) -> None:
-        """The group is formed, among processes with these addresses."""
-        self._peers = peers
-        self._all = frozenset(one for one, _, peer in self._new() if peer in peers)
+    def formed(self) -> None:
+        """The group is formed, among processes with the addresses that were expected last."""
+        self._all = self._found()
 
     def have_formed(self) -> bool:
         """Say whether all members are in the group."""
@@ -53,8 +52,7 @@ class Links:
     def cut(self) -> None:
         """End the group's collectives, and those of its other members that wait for this one."""
         self._cut = True
-        found = self._all if self._all is not None else [one for one, _, peer in self._new() if peer in self._peers]
-        for descriptor, name in found:
+        for descriptor, name in self._all if self._all is not None else self._found():
             with _same(descriptor, name) as link:
                 if link is not None:
                     with contextlib.suppress(OSError):  # its other end is gone
@@ -64,6 +62,9 @@ class Links:
     def are_broken(self) -> bool:
         """Say whether a connection was cut here, is closed, or is at its end."""
         return self._cut or any(_is_at_end(descriptor, name) for descriptor, name in self._all or ())
+
+    def _found(self) -> frozenset[tuple[int, str]]:
+        return frozenset(one for one, _, peer in self._new() if peer in self._peers)
 
     def _new(self) -> Iterator[tuple[tuple[int, str], str, str]]:
         """Yield the descriptor and name, own address and peer's address of each connection since the beginning."""

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
 _PARTS = ("_build_params_for_reducer", "_ddp_init_helper", "reducer", "process_group")
 
@@ -37,6 +38,19 @@ def renew(ddp: DistributedDataParallel, options: dict[str, Any]) -> DistributedD
         parameters, sparse, {number: names[one] for number, one in enumerate(parameters)}, ddp.static_graph
     )
     return ddp
+
+
+# Sets the timeout of the present group's collectives. None if this torch has nothing for that: a group then has one
+# timeout, for connecting its members and for their collectives. (`_set_pg_timeout` leaves gloo's as it was.)
+set_timeout: Callable[[timedelta], None] | None = getattr(distributed_c10d, "set_timeout", None)
+
+
+def forget_groups() -> None:
+    """Forget that there were groups: torch numbers them, also those that have not formed, and all members have to give
+    the next one the same number. Without the private counter (another torch) it goes on."""
+    world: Any = getattr(distributed_c10d, "_world", None)
+    if hasattr(world, "group_count"):
+        world.group_count = 0
 
 
 def begin_anew(scaler: Any) -> None:

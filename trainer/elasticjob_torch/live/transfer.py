@@ -49,23 +49,20 @@ class Hello:
 
     Attributes:
         shape: of its model and its other state (`Registry.shape`).
-        addresses: of its connections.
     """
 
     version: StateVersion
     shape: str
-    addresses: frozenset[str] = frozenset()
 
     def written(self) -> bytes:
         """Return it as JSON."""
-        said = [self.version.round, self.version.step, self.shape, sorted(self.addresses)]
-        return json.dumps(said).encode()
+        return json.dumps([self.version.round, self.version.step, self.shape]).encode()
 
     @classmethod
     def read(cls, data: bytes) -> Hello:
         """Undo `written`. Raises ValueError or TypeError."""
-        number, step, shape, addresses = json.loads(data)
-        return cls(StateVersion(int(number), int(step)), str(shape), frozenset(map(str, addresses)))
+        number, step, shape = json.loads(data)
+        return cls(StateVersion(int(number), int(step)), str(shape))
 
 
 def gather(mine: Hello) -> list[Hello]:

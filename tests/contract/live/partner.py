@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other member of a group of two, which fails while that forms.
+
+    python partner.py RANK PORT WHEN      PORT: the store's, on loopback
+
+`tells`: in some rounds it tells its address and does not connect; then it ends. `connects`: it connects, and then stands
+still, until a line on its input sends it into the next round. `trains`: it connects, and is late with its collective.
+"""
+
+import contextlib
+import itertools
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from elasticjob_torch.live import connecting
+from elasticjob_torch.live.backend import Gloo
+from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.rounds import Place
+
+HOST = "127.0.0.1"
+TIMEOUT = timedelta(minutes=30)
+LATE_SECONDS = 10.0
+ROUNDS = 6  # by chance it is the one or the other that opens the connection
+
+
+class Gone(Exception):
+    """In place of a wait for the other member."""
+
+
+class TellsAndGoes(dist.Store):
+    """A store by which gloo tells all of this member, and which waits for nothing of the other one."""
+
+    def __init__(self, store: dist.Store) -> None:
+        super().__init__()
+        self._store = store
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return self._store.get(key)
+
+    def wait(self, keys: list[str], *_: object) -> None:
+        if not self._store.check(keys):
+            raise Gone
+
+
+def main(rank: int, port: int, when: str) -> None:
+    connecting.connect_alone(Gloo())  # which imports what a first group needs
+    connecting.disconnect()
+    print("begins", flush=True)
+    {"tells": tells, "connects": connects, "trains": trains}[when](rank, port)
+
+
+def tells(rank: int, port: int) -> None:
+    server = dist.TCPStore(HOST, port, is_master=False, wait_for_workers=False)
+    for number in range(1, ROUNDS + 1):
+        store = TellsAndGoes(dist.PrefixStore(f"elasticjob/live/{number}", server))
+        store.set(f"here/{rank}", b"")
+        with contextlib.suppress(Gone, RuntimeError):
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=TIMEOUT)
+        connecting.disconnect()
+
+
+def connects(rank: int, port: int) -> None:
+    for number in itertools.count(1):
+        connecting.connect(Place(number, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+        sys.stdin.readline()
+
+
+def trains(rank: int, port: int) -> None:
+    connecting.connect(Place(1, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+    time.sleep(LATE_SECONDS)
+    dist.all_reduce(torch.ones(1))
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

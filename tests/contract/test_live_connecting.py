@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of two forms while the other member fails: nobody waits for it longer than it takes to hear of it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from contract.live.partner import HOST, LATE_SECONDS, ROUNDS
+from elasticjob_torch.live.backend import Gloo
+from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.connecting import _CONNECT_SECONDS, connect, connect_alone, disconnect
+from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.rounds import Place
+from elasticjob_torch.live.torch_private import set_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTNER = Path(__file__).parent / "live/partner.py"
+TIMEOUT = timedelta(seconds=20)  # of collectives; gloo takes five times as long for a connection
+SOON_SECONDS = 60.0  # on a machine that is busy
+
+in_time = pytest.mark.skipif(set_timeout is None, reason="this torch has one timeout for connecting and collectives")
+
+
+@pytest.fixture
+def store() -> Iterator[dist.TCPStore]:
+    connect_alone(Gloo())  # which imports what a first group needs
+    disconnect()
+    yield dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+    disconnect()
+
+
+@contextlib.contextmanager
+def partner(rank: int, store: dist.TCPStore, when: str) -> Iterator[IO[str]]:
+    """The other member, which begins to connect, or has told its address and ended; yields its input."""
+    command = [sys.executable, str(PARTNER), str(rank), str(store.port), when]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            while (line := process.stdout.readline()) != "begins\n":  # gloo has something to say, too
+                assert line, "the partner has ended"
+            if when == "tells":
+                assert process.wait(SOON_SECONDS) == 0
+            yield process.stdin
+        finally:
+            process.kill()
+
+
+def fail_to_connect(rank: int, store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched, partner(1 - rank, store, "tells"):
+        patched.setattr("elasticjob_torch.live.connecting._CONNECT_SECONDS", 0.4)
+        for number in range(1, ROUNDS + 1):
+            with pytest.raises(RuntimeError) as error:
+                connect(Place(number, rank, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
+            assert belongs(error.value, None), error.value
+
+
+@in_time
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_member_that_is_gone_before_it_connects_ends_the_others_waits(
+    store: dist.TCPStore, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next group has the number that the others give it: torch counts those that have not formed, too."""
+    began = time.monotonic()
+    fail_to_connect(rank, store, monkeypatch)
+    assert time.monotonic() - began < SOON_SECONDS
+    next_store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+    with partner(1 - rank, next_store, "connects"):
+        connect(Place(1, rank, 2, HOST, next_store.port), Links(), TIMEOUT, Gloo())
+
+
+def test_a_group_that_forms_is_cut_wherever_its_members_are(store: dist.TCPStore) -> None:
+    with partner(1, store, "connects") as line:
+        for number in itertools.count(1):
+            links = Links()
+            connect(Place(number, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
+            if {peer for _, _, peer in links._new()} - {HOST}:
+                break  # its own address is not the store's, as in a pod; one that has called comes from the store's
+            print(file=line, flush=True)
+        began = time.monotonic()
+        threading.Timer(0.2, links.cut).start()
+        with pytest.raises(RuntimeError) as error:
+            dist.all_reduce(torch.zeros(1))
+    assert belongs(error.value, None), error.value
+    assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
+
+
+@in_time
+def test_a_collective_may_take_longer_than_connecting(store: dist.TCPStore) -> None:
+    assert LATE_SECONDS > _CONNECT_SECONDS
+    sum = torch.ones(1)
+    with partner(1, store, "trains"):
+        connect(Place(1, 0, 2, HOST, store.port), Links(), timedelta(seconds=SOON_SECONDS), Gloo())
+        dist.all_reduce(sum)
+        dist.barrier()
+    assert sum.item() == 2
