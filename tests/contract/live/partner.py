@@ -3,8 +3,9 @@
 
     python partner.py RANK PORT WHEN      PORT: the store's, on loopback
 
-`tells`: in some rounds it tells its address and does not connect; then it ends. `connects`: it connects, and stands still
-until a line on its input sends it into the next round. `trains`: it connects, and is late with its collective.
+`tells`: in some rounds it tells its address and does not connect; then it ends.
+`connects`: it connects, and stands still until a line on its input sends it into the next round.
+`trains`: it connects, and is late with its collective.
 """
 
 import contextlib
