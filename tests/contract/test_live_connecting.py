@@ -20,6 +20,7 @@ import torch.distributed as dist
 from contract.live.partner import HOST, LATE_SECONDS, ROUNDS
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.broken import BrokenGroups
 from elasticjob_torch.live.connecting import _CONNECT_SECONDS, connect, connect_alone, disconnect
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.rounds import Place
@@ -66,6 +67,7 @@ def fail_to_connect(rank: int, store: dist.TCPStore, monkeypatch: pytest.MonkeyP
         for number in range(1, ROUNDS + 1):
             with pytest.raises(RuntimeError) as error:
                 connect(Place(number, rank, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
+            disconnect()
             assert belongs(error.value, None), error.value
 
 
@@ -87,6 +89,7 @@ def test_a_group_that_forms_is_cut_wherever_its_members_are(store: dist.TCPStore
     with partner(1, store, "connects") as line:
         for number in itertools.count(1):
             links = Links()
+            disconnect()
             connect(Place(number, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
             if {peer for _, _, peer in links._new()} - {HOST}:
                 break  # its own address is not the store's, as in a pod; one that has called comes from the store's
@@ -108,3 +111,24 @@ def test_a_collective_may_take_longer_than_connecting(store: dist.TCPStore) -> N
         dist.all_reduce(sum)
         dist.barrier()
     assert sum.item() == 2
+
+
+def test_a_collective_that_never_ends_holds_up_nobody(store: dist.TCPStore) -> None:
+    """As where gloo does not notice that a connection has ended."""
+    broken, no_time = BrokenGroups(TIMEOUT), BrokenGroups(timedelta(0))
+    with partner(1, store, "connects"):
+        connect(Place(1, 0, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
+        pending = dist.all_reduce(torch.zeros(1), async_op=True)
+        began = time.monotonic()
+        group = disconnect()
+        broken.add(group)
+        no_time.add(group)
+        del group
+        connect_alone(Gloo())
+        dist.barrier()
+        broken.drop_ended()
+        no_time.drop_ended()
+        assert not pending.is_completed()
+        assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
+    with pytest.raises(RuntimeError):
+        pending.wait()

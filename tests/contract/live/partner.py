@@ -69,6 +69,7 @@ def tells(rank: int, port: int) -> None:
 
 def connects(rank: int, port: int) -> None:
     for number in itertools.count(1):
+        connecting.disconnect()
         connecting.connect(Place(number, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
         sys.stdin.readline()
 

@@ -28,12 +28,11 @@ def connect_alone(backend: Backend) -> None:
 
 
 def connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -> None:
-    """Make the round's group. ``links`` may be cut meanwhile, which ends this with an error, at once or when a member
-    that is gone has had its time to connect.
+    """Make the round's group, where there is none.
 
-    ``timeout`` is that of each collective.
+    ``links`` may be cut meanwhile, which ends this with an error, at once or when a member that is gone has had its
+    time to connect. ``timeout`` is that of each collective.
     """
-    disconnect()
     _connect(place, links, timeout, backend)
     links.ends_with(backend.ending())
 
@@ -74,8 +73,13 @@ def _told_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[
     return told
 
 
-def disconnect() -> None:
-    """End the group, if there is one, or what is left of one that has not formed."""
+def disconnect() -> object:
+    """End the group, if there is one, or what is left of one that has not formed.
+
+    Return it: who drops it last waits for its collectives.
+    """
+    group = dist.group.WORLD
     if dist.is_initialized():
         dist.destroy_process_group()
     forget_groups()
+    return group

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.broken import BrokenGroups
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.ending import Ending
 from elasticjob_torch.live.links import Links
@@ -110,6 +111,7 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
+        self._broken = BrokenGroups(timeout)
         self._links = Links()
         self._forming: Links | None = None  # the same, while the group forms
         self._backend = backend if backend is not None else Gloo()
@@ -256,6 +258,7 @@ class Group:
             place = self._rounds.following()
             attempts.begin(place)
             forget_round()
+            self._part()
             links = self._forming = self._links = Links()
             try:
                 if self._rounds.is_over():  # heard before there was anything to cut
@@ -279,6 +282,13 @@ class Group:
                 attempts.failed(error)
             finally:
                 self._forming = None
+
+    def _part(self) -> None:
+        """End the last group, if there is one."""
+        self._broken.drop_ended()
+        group, is_broken = disconnect(), self._links.are_broken()
+        if group is not None and is_broken:
+            self._broken.add(group)
 
     def _share(self, number: int, links: Links) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()))
