@@ -131,7 +131,7 @@ MISTAKES = {
         pod(schedulingGates=[{"name": "example.com/queue"}]),
         "SchedulingGated",
         "Rendezvoused",
-        "until its scheduling gates are removed",
+        "the controller that set the gates removes them",
         "SchedulingGated",
     ),
     "no such command": Mistake(
