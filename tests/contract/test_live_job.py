@@ -33,7 +33,7 @@ NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 
 @contextlib.contextmanager
 def lives(
-    job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, forked: bool = True, **environment: str
+    job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, forked: bool = False, **environment: str
 ) -> Iterator[Trainers]:
     """`prepare`: what each torchrun does first. `forked`: training processes begin with torch imported; else torchrun
     starts them, and they import it."""
