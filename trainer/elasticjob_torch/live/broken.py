@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps groups that broke until none of their collectives can be under way: the end of a group waits for these.
+"""Drops groups that broke in another thread: the end of a group waits for its collectives.
 
 A collective may go on until its timeout although its connections are cut. gloo reads nothing more from a connection of
 which half a message has come for a collective that has failed, so another collective does not notice its end.
@@ -7,30 +7,31 @@ which half a message has come for a collective that has failed, so another colle
 
 from __future__ import annotations
 
-import ctypes
-import time
-from typing import TYPE_CHECKING
+import atexit
+import threading
 
-if TYPE_CHECKING:
-    from datetime import timedelta
+_EXIT_SECONDS = 10.0
+
+_threads: set[threading.Thread] = set()
 
 
-class BrokenGroups:
-    """Groups that broke. ``timeout``: of their collectives, of which one may wait for another."""
+def drop(groups: list[object]) -> None:
+    """Drop groups that nobody else holds, and return at once.
 
-    def __init__(self, timeout: timedelta) -> None:
-        self._seconds = 2 * timeout.total_seconds()
-        self._kept: list[tuple[float, object]] = []
+    torch 2.6 keeps all of Python waiting meanwhile.
+    """
 
-    def add(self, group: object) -> None:
-        """Keep one, also when this process ends meanwhile."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-        self._kept.append((time.monotonic() + self._seconds, group))
+    def run() -> None:
+        groups.clear()
+        _threads.discard(thread)
 
-    def drop_ended(self) -> None:
-        """Drop those whose time is over."""
-        now = time.monotonic()
-        for ends, group in self._kept:
-            if ends <= now:
-                ctypes.pythonapi.Py_DecRef(ctypes.py_object(group))
-        self._kept = [(ends, group) for ends, group in self._kept if ends > now]
+    thread = threading.Thread(target=run, name="elasticjob-drop", daemon=True)
+    _threads.add(thread)
+    thread.start()
+
+
+@atexit.register
+def _wait() -> None:
+    """A thread that comes back to Python while that ends would abort the process."""
+    for thread in list(_threads):
+        thread.join(_EXIT_SECONDS)

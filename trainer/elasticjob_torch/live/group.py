@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.broken import BrokenGroups
+from elasticjob_torch.live.broken import drop
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.ending import Ending
 from elasticjob_torch.live.links import Links
@@ -111,7 +111,7 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
-        self._broken = BrokenGroups(timeout)
+        self._broken: list[object] = []  # groups, until their reducer is gone
         self._links = Links()
         self._forming: Links | None = None  # the same, while the group forms
         self._backend = backend if backend is not None else Gloo()
@@ -266,6 +266,9 @@ class Group:
                 connect(place, links, self._timeout, self._backend)
                 self.rank, self.size = place.rank, place.size
                 self.model = renew(self.model, self._options)
+                broken, self._broken = self._broken, []
+                if broken:
+                    drop(broken)
                 self._ending.reset()  # now that no old group is left, for whose threads its tensor would be
                 self._share(place.round, links)
                 log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
@@ -285,10 +288,9 @@ class Group:
 
     def _part(self) -> None:
         """End the last group, if there is one."""
-        self._broken.drop_ended()
         group, is_broken = disconnect(), self._links.are_broken()
         if group is not None and is_broken:
-            self._broken.add(group)
+            self._broken.append(group)
 
     def _share(self, number: int, links: Links) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()))
