@@ -16,16 +16,18 @@ from typing import IO, TYPE_CHECKING
 import pytest
 import torch
 import torch.distributed as dist
-from torch.torch_version import TorchVersion
+from torch.nn.parallel import DistributedDataParallel
 
-from contract.live.partner import HOST, LATE_SECONDS, ROUNDS
+from contract.live.partner import HOST, LATE_SECONDS, ROUNDS, SENT_BYTES
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.broken import drop
+from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.connecting import _CONNECT_SECONDS, connect, connect_alone, disconnect
 from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
-from elasticjob_torch.live.torch_private import set_timeout
+from elasticjob_torch.live.torch_private import renew, set_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,14 +116,53 @@ def test_a_collective_may_take_longer_than_connecting(store: dist.TCPStore) -> N
     assert sum.item() == 2
 
 
-@pytest.mark.skipif(TorchVersion(torch.__version__) < "2.10", reason="the end of a group holds Python")
-def test_a_collective_that_never_ends_holds_up_nobody(store: dist.TCPStore) -> None:
-    """As where gloo does not notice that a connection has ended."""
+# --- gloo does not notice that a connection has ended
+
+
+def test_a_member_that_is_killed_while_it_sends_holds_up_nobody_once_the_group_is_cut(store: dist.TCPStore) -> None:
+    """gloo tells a collective nothing of a connection that ends in the middle of a message for it."""
+    collectives, received = Collectives(), torch.empty(SENT_BYTES, dtype=torch.uint8)
+    with partner(1, store, "sends"):
+        connect(Place(1, 0, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
+        dist.barrier()
+        began = time.monotonic()
+        threading.Timer(1.0, collectives.cut).start()
+        with pytest.raises(RuntimeError, match="the process group was cut"):
+            collectives.wait(dist.broadcast(received, src=1, async_op=True))
+    assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
+
+
+def test_gradients_are_waited_for_until_the_group_is_cut(store: dist.TCPStore) -> None:
+    connect_alone(Gloo())
+    ddp = DistributedDataParallel(torch.nn.Linear(1, 1))
+    disconnect()
+    links, collectives = Links(), Collectives()
+    links.ends_with(collectives.cut)
+    with partner(1, store, "connects"):
+        connect(Place(1, 0, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
+        ddp = renew(ddp, {})
+        average_gradients(ddp, collectives)
+        began = time.monotonic()
+        threading.Timer(0.2, links.cut).start()
+        with pytest.raises(RuntimeError) as error:
+            ddp(torch.ones(1, 1)).sum().backward()
+        assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
+        assert belongs(error.value, links), error.value
+        with pytest.raises(RuntimeError) as error:  # nor do others begin
+            collectives.wait(dist.barrier(async_op=True))
+        assert belongs(error.value, links), error.value
+
+
+def test_the_end_of_a_group_whose_collectives_go_on_holds_up_nobody(store: dist.TCPStore) -> None:
+    collectives = Collectives()
     with partner(1, store, "connects"):
         connect(Place(1, 0, 2, HOST, store.port), Links(), TIMEOUT, Gloo())
         pending = dist.all_reduce(torch.zeros(1), async_op=True)
+        waited = collectives.future(pending, None)
+        collectives.cut()
+        assert waited.done()
         began = time.monotonic()
-        drop([disconnect()])
+        drop([(disconnect(), collectives.join)])
         connect_alone(Gloo())
         dist.barrier()
         assert not pending.is_completed()

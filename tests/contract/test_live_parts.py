@@ -25,9 +25,11 @@ import elasticjob_torch
 from elasticjob_torch.agent.messages import from_variable
 from elasticjob_torch.live.backend import Gloo, Nccl
 from elasticjob_torch.live.belonging import belongs
+from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.connecting import connect_alone, disconnect
 from elasticjob_torch.live.group import Group
 from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.refusals import CannotLive, refuse, refuse_state
 from elasticjob_torch.live.rounds import Fixed, NoNextRound, OfAgent, Place, rounds_of
 from elasticjob_torch.live.state import Registry, read, written
@@ -461,6 +463,25 @@ def test_a_renewed_ddp_has_the_first_order_of_buckets_and_one_set_of_hooks(alone
         module.zero_grad()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_are_those_of_ddp_itself(alone: None, sparse: bool) -> None:
+    found = []
+    for averaged_here in (False, True):
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Embedding(5, 3, sparse=sparse), torch.nn.Linear(3, 1))
+        ddp, collectives = DistributedDataParallel(module), Collectives()
+        if averaged_here:
+            average_gradients(ddp, collectives)
+            with pytest.raises(RuntimeError, match="can only be called once"):  # the script's hook would get lost
+                ddp.register_comm_hook(None, lambda state, bucket: None)
+        for _ in range(2):
+            module.zero_grad()
+            ddp(torch.tensor([1, 4])).sum().backward()
+        found.append([(one.grad.to_dense() if one.grad.is_sparse else one.grad) for one in module.parameters()])
+        collectives.join()
+    assert all(map(torch.equal, *found))
+
+
 def test_a_torch_without_the_private_calls_makes_a_new_ddp(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     module = torch.nn.Linear(3, 1)
     ddp = DistributedDataParallel(module)
@@ -485,6 +506,7 @@ class FSDPModule(torch.nn.Linear):
         ({"model": FSDPModule(1, 1)}, r"model is sharded \(FSDPModule\)"),
         ({"options": {"static_graph": True}}, "leave it out of ddp="),
         ({"options": {"process_group": object()}}, "process_group does not live through a change"),
+        ({"options": {"mixed_precision": object()}}, "mixed_precision does not live through a change"),
         ({"subgroups": 2}, "2 process groups beside the whole one; make them in on_change="),
     ],
 )

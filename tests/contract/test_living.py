@@ -103,6 +103,21 @@ def test_a_loss_while_a_newcomer_receives_the_state_costs_nobody_the_state(job: 
     check(job)
 
 
+def test_a_loss_in_the_middle_of_a_piece_costs_nobody_the_state(job: Job) -> None:
+    """gloo tells its receivers nothing of the connection's end, or of its being cut."""
+    (job.folder / "large").touch()
+    workers = begin(job, 2)
+    newcomer = ready(job)
+    workers[0].dies_at("piece")
+    assert job.form([*workers, newcomer])
+    workers[0].process.join()
+    job.settle([workers[1], newcomer])
+    job.trains()
+    finish(job)
+    assert all(len({row["pid"] for row in one.rows()}) == 1 for one in job.members)
+    check(job)
+
+
 def test_a_planned_change_breaks_no_step(job: Job) -> None:
     """Neither one that takes a hundred times as long as any before."""
     workers = begin(job, 2)

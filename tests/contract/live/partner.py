@@ -6,11 +6,15 @@
 `tells`: in some rounds it tells its address and does not connect; then it ends.
 `connects`: it connects, and stands still until a line on its input sends it into the next round.
 `trains`: it connects, and is late with its collective.
+`sends`: it connects, and is killed while it sends a large tensor.
 """
 
 import contextlib
 import itertools
+import os
+import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -25,6 +29,7 @@ from elasticjob_torch.live.rounds import Place
 HOST = "127.0.0.1"
 TIMEOUT = timedelta(minutes=30)
 LATE_SECONDS = 10.0
+SENT_BYTES, SEND_SECONDS = 400 << 20, 0.03  # far more than is sent until it is killed
 ROUNDS = 6  # by chance it is the one or the other that opens the connection
 
 
@@ -54,7 +59,7 @@ def main(rank: int, port: int, when: str) -> None:
     connecting.connect_alone(Gloo())  # which imports what a first group needs
     connecting.disconnect()
     print("begins", flush=True)
-    {"tells": tells, "connects": connects, "trains": trains}[when](rank, port)
+    {"tells": tells, "connects": connects, "trains": trains, "sends": sends}[when](rank, port)
 
 
 def tells(rank: int, port: int) -> None:
@@ -79,6 +84,14 @@ def trains(rank: int, port: int) -> None:
     time.sleep(LATE_SECONDS)
     dist.all_reduce(torch.ones(1))
     dist.barrier()
+
+
+def sends(rank: int, port: int) -> None:
+    connecting.connect(Place(1, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+    tensor = torch.ones(SENT_BYTES, dtype=torch.uint8)
+    dist.barrier()
+    threading.Timer(SEND_SECONDS, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    dist.broadcast(tensor, src=rank)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import elasticjob_torch
 from elasticjob_torch.live import transfer
 
 BATCH, WIDTH, PIECE_BYTES = 60, 24, 1000
+LARGE_BYTES, LARGE_SECONDS = 128 << 20, 0.01  # a piece, and how long it is sent until its sender is killed
 SAVE_SECONDS = 0.5
-POINTS = ("forward", "backward", "gradients", "optimizer", "loss", "send", "receive", "formed", "save")
+POINTS = ("forward", "backward", "gradients", "optimizer", "loss", "send", "receive", "formed", "save", "piece")
 
 
 def batch_of(step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,11 +53,25 @@ def uninterrupted(total: int) -> list[float]:
     return losses
 
 
+class Large:
+    """A state that takes a while to send."""
+
+    def __init__(self) -> None:
+        self.tensor = torch.zeros(LARGE_BYTES, dtype=torch.uint8)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"tensor": self.tensor}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        self.tensor = given["tensor"]
+
+
 class Trainer:
     def __init__(self, folder: Path, name: str, pace: float) -> None:
         self.log = (folder / f"{name}.jsonl").open("a", buffering=1)
         self.dies, self.total, self.pace = folder / f"{name}.dies", folder / "total", pace
         self.dawdles, self.saves = folder / f"{name}.dawdles", folder / "saves"
+        self.state = {"large": Large()} if (folder / "large").exists() else {}
         self.point = ""
 
     def tell(self, **said: Any) -> None:
@@ -79,7 +95,9 @@ class Trainer:
         self.model, optimizer, scheduler = make()
         for name in ("send", "receive"):
             self.dies_in(name)
-        group = elasticjob_torch.elastic(self.model, optimizer, schedulers=[scheduler], on_change=self.changed)
+        group = elasticjob_torch.elastic(
+            self.model, optimizer, schedulers=[scheduler], state=self.state, on_change=self.changed
+        )
         while not self.total.exists() or group.step < int(self.total.read_text()):
             with group:
                 self.train(group, optimizer)
@@ -125,17 +143,19 @@ class Trainer:
 
     def dies_in(self, name: str) -> None:
         """Be killed after some pieces of a transfer, if it is to be there."""
-        transfer._PIECE_BYTES = PIECE_BYTES
+        transfer._PIECE_BYTES = LARGE_BYTES if self.state else PIECE_BYTES
         inner = getattr(transfer, name)
 
         def outer(*args: Any) -> None:
             broadcast, pieces = dist.broadcast, []
 
-            def piece(*args: Any, **kwargs: Any) -> None:
+            def piece(*args: Any, **kwargs: Any) -> Any:
                 pieces.append(1)
                 if len(pieces) == 4:
                     self.reaches(name)
-                broadcast(*args, **kwargs)
+                if args[0].nbytes == LARGE_BYTES:
+                    threading.Timer(LARGE_SECONDS, self.reaches, ("piece",)).start()
+                return broadcast(*args, **kwargs)
 
             dist.broadcast = piece
             try:

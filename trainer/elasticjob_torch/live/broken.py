@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drops groups that broke in another thread: the end of a group waits for its collectives.
 
-A collective may go on until its timeout although its connections are cut. gloo reads nothing more from a connection of
-which half a message has come for a collective that has failed, so another collective does not notice its end.
+A collective may go on until its timeout although its connections are cut (`collectives`).
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _EXIT_SECONDS = 10.0
 
 _threads: set[threading.Thread] = set()
 
 
-def drop(groups: list[object]) -> None:
-    """Drop groups that nobody else holds, and return at once.
+def drop(groups: list[tuple[object, Callable[[], object]]]) -> None:
+    """Drop groups that nobody else holds, and return at once. With each: what returns when its collectives have ended.
 
-    torch 2.6 keeps all of Python waiting meanwhile.
+    torch 2.6 keeps all of Python waiting for those that go on when the group is dropped.
     """
 
     def run() -> None:
+        for _, ended in groups:
+            ended()
         groups.clear()
         _threads.discard(thread)
 

@@ -19,9 +19,11 @@ from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.broken import drop
+from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.ending import Ending
 from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.refusals import refuse, refuse_state
 from elasticjob_torch.live.rounds import NoNextRound, Rounds, rounds_of
 from elasticjob_torch.live.state import Registry, Stateful
@@ -111,8 +113,9 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
-        self._broken: list[object] = []  # groups, until their reducer is gone
+        self._broken: list[tuple[object, Callable[[], object]]] = []  # groups, until their reducer is gone
         self._links = Links()
+        self._collectives = Collectives()
         self._forming: Links | None = None  # the same, while the group forms
         self._backend = backend if backend is not None else Gloo()
         self.rank, self.size = 0, 1
@@ -164,9 +167,10 @@ class Group:
         """Wait until all members have done this process's steps: nobody leaves while another needs its state."""
         while True:
             try:
-                if not self._ending.agreed(over=False):
-                    self._ending.settle()
-                    dist.barrier()
+                if not self._ending.agreed(self._collectives, over=False):
+                    self._ending.settle(self._collectives)
+                    self._collectives.wait(dist.barrier(async_op=True))
+                    self._collectives.settle()
                     return
             except RuntimeError as error:
                 if not self._can_go_on(error):
@@ -223,7 +227,7 @@ class Group:
         """Say whether all members go into the next round before the next step. To be called once for each step."""
         over = self._rounds.is_over()
         try:
-            return self._ending.agreed(over=over) if self.size > 1 else over
+            return self._ending.agreed(self._collectives, over=over) if self.size > 1 else over
         except RuntimeError as error:
             if not self._can_go_on(error):
                 raise
@@ -260,17 +264,20 @@ class Group:
             forget_round()
             self._part()
             links = self._forming = self._links = Links()
+            collectives = self._collectives = Collectives()
+            links.ends_with(collectives.cut)
             try:
                 if self._rounds.is_over():  # heard before there was anything to cut
                     continue
                 connect(place, links, self._timeout, self._backend)
                 self.rank, self.size = place.rank, place.size
                 self.model = renew(self.model, self._options)
+                average_gradients(self.model, collectives)
                 broken, self._broken = self._broken, []
                 if broken:
                     drop(broken)
                 self._ending.reset()  # now that no old group is left, for whose threads its tensor would be
-                self._share(place.round, links)
+                self._share(place.round, links, collectives)
                 log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
                 if self._on_change is not None:
                     self._on_change(self.rank, self.size)
@@ -290,22 +297,22 @@ class Group:
         """End the last group, if there is one."""
         group, is_broken = disconnect(), self._links.are_broken()
         if group is not None and is_broken:
-            self._broken.append(group)
+            self._broken.append((group, self._collectives.join))
 
-    def _share(self, number: int, links: Links) -> None:
-        members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()))
+    def _share(self, number: int, links: Links, collectives: Collectives) -> None:
+        members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()), collectives)
         links.formed()
         versions = [member.version for member in members]
         source = sender(versions)
         if source == self.rank:
-            send(self._registry, source)
+            send(self._registry, source, collectives)
         elif source is not None:
             if versions[source].round == 0 or versions[self.rank] != versions[source]:
                 self._shared = -1  # until the last tensor has come
-            receive(self._registry, source)
+            receive(self._registry, source, collectives)
             self._shared = max(0, versions[self.rank].round)
             self._steps.number = versions[source].step
-        dist.barrier()  # nobody counts the state as shared before all have it
+        collectives.wait(dist.barrier(async_op=True))  # nobody counts the state as shared before all have it
         self._shared = number
 
     def _round_is_over(self) -> None:

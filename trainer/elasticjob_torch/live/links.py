@@ -27,7 +27,7 @@ class Links:
         self._peers: Collection[str] = ()
         self._all: frozenset[tuple[int, str]] | None = None
         self._cut = False
-        self._end_others: Callable[[], object] = lambda: None
+        self._ends: list[Callable[[], object]] = []
 
     def expect(self, peers: Collection[str]) -> None:
         """While the group forms, what leads to one of these addresses is its own."""
@@ -38,8 +38,8 @@ class Links:
         return frozenset(address for _, address, _ in self._new())
 
     def ends_with(self, end: Callable[[], object]) -> None:
-        """The group has collectives that do not end with its connections: ``end`` ends them."""
-        self._end_others = end
+        """The group has what does not end with its connections: ``end`` ends it."""
+        self._ends.append(end)
 
     def formed(self) -> None:
         """The group is formed, among processes with the addresses that were expected last."""
@@ -57,7 +57,8 @@ class Links:
                 if link is not None:
                     with contextlib.suppress(OSError):  # its other end is gone
                         link.shutdown(socket.SHUT_RDWR)
-        self._end_others()
+        for end in self._ends:
+            end()
 
     def are_broken(self) -> bool:
         """Say whether a connection was cut here, is closed, or is at its end."""

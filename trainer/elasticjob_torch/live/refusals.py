@@ -42,7 +42,7 @@ def refuse(model: Any, optimizer: Any, options: Mapping[str, Any], subgroups: in
         raise CannotLive(f"elastic(): model is sharded ({name}), and a shard is lost with its process; {_RESTART}")
     if options.get("static_graph"):
         raise CannotLive("elastic(): static_graph cannot be learned anew in a new group; leave it out of ddp=")
-    for option in ("process_group", "device_mesh"):
+    for option in ("process_group", "device_mesh", "mixed_precision"):
         if options.get(option) is not None:
             raise CannotLive(f"elastic(): {option} does not live through a change; leave it out of ddp=")
     if subgroups:

@@ -30,6 +30,7 @@ def renew(ddp: DistributedDataParallel, options: dict[str, Any]) -> DistributedD
         del ddp
         return DistributedDataParallel(module, **options)
     hooks()
+    getattr(ddp, "_comm_hooks", []).clear()  # they were the old reducer's
     ddp.process_group = distributed_c10d._get_default_group()
     ddp._has_rebuilt_buckets = False
     parameters, sparse = ddp._build_params_for_reducer()

@@ -21,6 +21,7 @@ from elasticjob_torch.live.state import read, written
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from elasticjob_torch.live.collectives import Collectives
     from elasticjob_torch.live.state import Held, Registry
 
 _PIECE_BYTES = 16 << 20
@@ -65,13 +66,13 @@ class Hello:
         return cls(StateVersion(int(number), int(step)), str(shape))
 
 
-def gather(mine: Hello) -> list[Hello]:
+def gather(mine: Hello, collectives: Collectives) -> list[Hello]:
     """Return what each member tells, by rank. A collective.
 
     Raises:
         CannotShare: the members have different models; the message names one.
     """
-    members = [Hello.read(one) for one in exchange.gather(mine.written())]
+    members = [Hello.read(one) for one in exchange.gather(mine.written(), collectives)]
     for rank, member in enumerate(members):
         if member.shape != members[0].shape:
             raise CannotShare(
@@ -95,34 +96,41 @@ def sender(versions: Sequence[StateVersion]) -> int | None:
     return versions.index(furthest)
 
 
-def send(registry: Registry, source: int) -> None:
+def send(registry: Registry, source: int, collectives: Collectives) -> None:
     """Send this member's state to all others. A collective with `receive`."""
     held = registry.hold()
-    exchange.broadcast(written(held.tree), source)
-    _broadcast(held, source)
+    exchange.broadcast(written(held.tree), source, collectives)
+    _broadcast(held, source, collectives)
 
 
-def receive(registry: Registry, source: int) -> None:
+def receive(registry: Registry, source: int, collectives: Collectives) -> None:
     """Receive the state. If it breaks, this member has only a part of it, unless it had the same state before."""
-    held = registry.prepare(read(exchange.broadcast(None, source)))
-    _broadcast(held, source)
+    held = registry.prepare(read(exchange.broadcast(None, source, collectives)))
+    _broadcast(held, source, collectives)
     registry.load(held)
 
 
-def _broadcast(held: Held, source: int) -> None:
+def _broadcast(held: Held, source: int, collectives: Collectives) -> None:
     with torch.no_grad():
         for tensor in held.tensors:
             if tensor.numel() and not tensor.is_contiguous():
                 whole = tensor.contiguous()
-                _send_pieces(whole, source)
+                _broadcast_pieces(whole, source, collectives)
                 tensor.copy_(whole)
             else:
-                _send_pieces(tensor, source)
+                _broadcast_pieces(tensor, source, collectives)
 
 
-def _send_pieces(tensor: torch.Tensor, source: int) -> None:
+def _broadcast_pieces(tensor: torch.Tensor, source: int, collectives: Collectives) -> None:
+    """A piece is received beside the state: gloo may write to it after the group was cut, when the next group sends."""
+    sends, beside = dist.get_rank() == source, None
     for piece in pieces(tensor, _PIECE_BYTES):
-        dist.broadcast(piece, src=source)
+        if beside is None or beside.numel() != piece.numel():
+            beside = piece if sends else torch.empty_like(piece)
+        data = piece if sends else beside
+        collectives.wait(dist.broadcast(data, src=source, async_op=True))
+        if not sends:
+            piece.copy_(data)
 
 
 def pieces(tensor: torch.Tensor, most: int) -> Iterator[torch.Tensor]:

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Averages gradients over the group, as DDP does by itself, but so that a wait for them ends when the group is cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    import torch
+    from torch.futures import Future
+    from torch.nn.parallel import DistributedDataParallel
+
+    from elasticjob_torch.live.collectives import Collectives
+
+
+def average_gradients(ddp: DistributedDataParallel, collectives: Collectives) -> None:
+    """From now on let a DDP, which has a new reducer, average by the present group's ``collectives``."""
+    # torch reads a hook's annotations, and takes none that are strings
+    ddp.register_comm_hook(collectives, lambda state, bucket: _average(state, bucket))
+
+
+def _average(collectives: Collectives, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+    gradients = bucket.buffer().mul_(1.0 / dist.get_world_size())
+    work = dist.all_reduce(collectives.lend(gradients.detach()), async_op=True)
+    # in a callback an error becomes one of C++, which DDP raises
+    return collectives.future(work, gradients).then(lambda done: done.value())
