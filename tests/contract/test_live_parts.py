@@ -9,6 +9,7 @@ import pickle
 import random
 import socket
 import sys
+import threading
 import time
 import types
 from datetime import timedelta
@@ -25,7 +26,7 @@ import elasticjob_torch
 from elasticjob_torch.agent.messages import from_variable
 from elasticjob_torch.live.backend import Gloo, Nccl
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.collectives import Collectives
+from elasticjob_torch.live.collectives import THREAD, Collectives
 from elasticjob_torch.live.connecting import connect_alone, disconnect
 from elasticjob_torch.live.group import Group
 from elasticjob_torch.live.links import Links
@@ -36,7 +37,7 @@ from elasticjob_torch.live.state import Registry, read, written
 from elasticjob_torch.live.step import Beginning, Steps
 from elasticjob_torch.live.torch_private import aborts_present_group, begin_anew, renew
 from elasticjob_torch.live.transfer import CannotShare, Hello, StateVersion, pieces, sender
-from support.waiting import run
+from support.waiting import run, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -393,6 +394,21 @@ def test_no_step_is_applied_or_counted_whose_collectives_broke(nothing_left: Non
         train(group.model, optimizer)
     assert (group.step, rounds.number) == (1, 2)
     assert not all(map(torch.equal, before, model.parameters()))
+
+
+def test_a_group_that_has_ended_leaves_no_thread(nothing_left: None) -> None:
+    model, optimizer = model_and_optimizer()
+    group = Group(model, optimizer, [], {}, 0, None, {}, timedelta(minutes=1), Changes(), Asynchronous())
+    for _ in range(3):
+        train(group.model, optimizer)
+        group._form()
+
+    def left() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name == THREAD]
+
+    wait_until("the end of the threads of groups that have ended", lambda: len(left()) <= 1, seen=left)
+    train(group.model, optimizer)
+    assert left() == [THREAD], "the present group has one"
 
 
 def test_outside_an_elasticjob_collectives_that_broke_end_the_process(nothing_left: None) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+THREAD = "elasticjob-collectives"
 _CUT = "the process group was cut: a member may be lost"
 _SETTLE_SECONDS = 10.0  # for threads that have only to be given a processor
 _SETTLE_AGAIN_SECONDS = 0.001
@@ -59,9 +60,9 @@ class Collectives:
                 future.set_exception(RuntimeError(_CUT))
                 return future
             self._open.append(future)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="elasticjob-collectives", daemon=True)
-            self._thread.start()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+                self._thread.start()
         self._works.put((work, value, future))
         return future
 
@@ -78,6 +79,9 @@ class Collectives:
             waiting, self._open = self._open, []
         for future in waiting:
             future.set_exception(RuntimeError(_CUT))
+
+    def close(self) -> None:
+        """No wait is to come: the thread ends after the last."""
         self._works.put(None)
 
     def settle(self) -> None:
@@ -87,7 +91,7 @@ class Collectives:
         as this object's thread does: in a process that ends they find none, and abort the process.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
-        self._works.put(None)
+        self.close()
         if self._thread is not None:
             self._thread.join(_SETTLE_SECONDS)
         while any(one() is not None for one in self._lent):
@@ -98,7 +102,7 @@ class Collectives:
 
     def join(self) -> None:
         """Return when each collective that was waited for has ended, after a cut too: at its timeout at the latest."""
-        self._works.put(None)
+        self.close()
         if self._thread is not None:
             self._thread.join()
 

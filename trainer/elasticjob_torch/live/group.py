@@ -295,6 +295,7 @@ class Group:
 
     def _part(self) -> None:
         """End the last group, if there is one."""
+        self._collectives.close()
         group, is_broken = disconnect(), self._links.are_broken()
         if group is not None and is_broken:
             self._broken.append((group, self._collectives.join))
