@@ -29,7 +29,7 @@ from elasticjob_torch.live.rounds import Place
 HOST = "127.0.0.1"
 TIMEOUT = timedelta(minutes=30)
 LATE_SECONDS = 10.0
-SENT_BYTES, SEND_SECONDS = 400 << 20, 0.03  # far more than is sent until it is killed
+SENT_BYTES, SEND_SECONDS = 200 << 20, 0.03  # far more than is sent until it is killed
 ROUNDS = 6  # by chance it is the one or the other that opens the connection
 
 
