@@ -33,7 +33,8 @@ class Starter:
         deadline = time.monotonic() + CONNECT_SECONDS
         while True:
             try:
-                self._lifeline = self._connected()
+                # not a socket, which Python would close at its end, before there is an exit code
+                self._lifeline: int | None = self._connected().detach()
                 return
             except (FileNotFoundError, ConnectionRefusedError):
                 if time.monotonic() > deadline:
@@ -51,7 +52,9 @@ class Starter:
 
     def close(self) -> None:
         """End all that were started."""
-        self._lifeline.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
     def _connected(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
