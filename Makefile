@@ -98,19 +98,21 @@ upgrade-test:  ## an older version, upgraded, rolled back and removed under a jo
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
 ##@ benchmarks
+# what stands for other machines takes no time from the API server and the operator
+rounds := CLUSTER=1 BESIDE='python -m rounds.starter' hack/with-torch.sh digits python -m rounds
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
-	@CLUSTER=1 hack/with-torch.sh digits python -m rounds --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
+	@$(rounds) --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
-	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.profile $(if $(SIZES),--sizes $(SIZES))
+	@$(rounds).profile $(if $(SIZES),--sizes $(SIZES))
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")
-	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
+	@$(rounds).steady $(if $(SIZES),--sizes $(SIZES))
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/lines.py
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
 bench-fleet:  ## one operator with up to 20,000 workers: memory, take-overs, requests; no cluster; writes build/bench-fleet.json (SIZES="50x20", SAMPLES=1: what each part of the operator takes at rest)
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m fleet $(if $(SIZES),--sizes $(SIZES)) $(if $(SAMPLES),--samples)
 bench-silence: install  ## until all are told of a worker that stands still, by size (SIZES="8 1024", RUNS=3)
-	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
+	@$(rounds).silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
 bench-restart: install  ## digits, and examples of frameworks, from a change of the group to its first step: live, warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, SIDES="live warm", K=part of "side cause")

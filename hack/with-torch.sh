@@ -7,6 +7,8 @@
 # It has its own loopback and no other network; with CLUSTER=1 it has the host's, and the local cluster's kubeconfig.
 # Names are not looked up anywhere: torch asks for the name of each address that it connects to, and a name server that
 # does not answer would cost it 10 seconds.
+# With BESIDE, a command, a second container like it runs that command, and has the least share of the processors. The two
+# share process ids and /tmp. The command in it has to end when the other one does.
 # The checkout is at its own path.
 # ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
 set -euo pipefail
@@ -32,11 +34,17 @@ if [ -n "${CLUSTER:-}" ]; then
   (umask 077; sed "s|server: .*|server: https://$address:6443|" "$KUBECONFIG" > "$direct")
   reach=(--network host --dns 127.0.0.1 --volume "$direct:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
 fi
-exec docker run --rm --init "${reach[@]}" --workdir "$root" \
-  --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
-  --volume "$root:$root" --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \
-  --volume "$KUBEBUILDER_ASSETS:/opt/kubebuilder:ro" --env KUBEBUILDER_ASSETS=/opt/kubebuilder \
-  --env PATH="/opt/torch/bin:/usr/local/bin:/usr/bin:/bin" --env PYTHONPATH="$path" \
-  --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python \
-  --env ELASTICJOB_FLAKY --env ELASTICJOB_REPORTS \
-  elasticjob/torch-builder:dev "$@"
+as=(--rm --workdir "$root" "${reach[@]}" --user "$(id -u):$(id -g)"
+  --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp
+  --volume "$root:$root" --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro"
+  --volume "$KUBEBUILDER_ASSETS:/opt/kubebuilder:ro" --env KUBEBUILDER_ASSETS=/opt/kubebuilder
+  --env PATH="/opt/torch/bin:/usr/local/bin:/usr/bin:/bin" --env PYTHONPATH="$path"
+  --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python
+  --env ELASTICJOB_FLAKY --env ELASTICJOB_REPORTS)
+init=(--init)
+if [ -n "${BESIDE:-}" ]; then
+  read -ra command <<< "$BESIDE"
+  beside=$(docker run --detach --init --cpu-shares 2 --volume /tmp "${as[@]}" elasticjob/torch-builder:dev "${command[@]}")
+  init=(--pid "container:$beside" --volumes-from "$beside")
+fi
+exec docker run "${init[@]}" "${as[@]}" elasticjob/torch-builder:dev "$@"

@@ -9,6 +9,7 @@
     sidecars.py    a process of many sidecars
     operators.py   the operator's process, while the installed one rests
     processes.py   all processes, started and ended
+    starter.py     starts those that stand for other machines, where they give way to all others
     steady.py      what a job costs while nothing happens to it (`python -m rounds.steady`)
     silence.py     until all know that one stands still (`python -m rounds.silence`)
     costs.py       how that is counted

@@ -197,8 +197,10 @@ async def run(sizes: list[int], runs: int, c10d_to: int) -> None:
         async with operator(api):
             bench = Bench(api, sizes, runs, c10d_to)
             for n in sizes:
-                await bench.measure(n)
-                (BUILD / "bench.json").write_text(json.dumps([asdict(row) for row in bench.rows], indent=1))
+                try:
+                    await bench.measure(n)
+                finally:  # the largest size takes minutes, and may fail in its last round
+                    (BUILD / "bench.json").write_text(json.dumps([asdict(row) for row in bench.rows], indent=1))
             print(table(bench.rows))
             if said := kept():
                 print(said, file=sys.stderr)

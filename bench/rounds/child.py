@@ -2,44 +2,44 @@
 """A child process that is told what to do by JSON lines on its standard input, and answers each in one line."""
 
 import contextlib
+import functools
 import json
+import os
 import queue
-import subprocess
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rounds.logs import forget_if_empty, new_log, with_log
+from rounds.starter import Starter
 
 Answer = dict[str, Any]
 
 ANSWER_SECONDS = 300.0
-NICE = "19"  # they stand for other machines, whose work takes nothing from the operator and the API server
+
+
+@functools.cache
+def starter() -> Starter:
+    """Open until this process ends."""
+    return Starter()
 
 
 class Child:
-    """`python -m MODULE`; its errors go to a log."""
+    """`python -m MODULE`, which gives way to all that does not stand for another machine; its errors go to a log."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, nice: int = 0) -> None:
+        """`nice`: how much it gives way to the others of its kind."""
         self._log = new_log(module)
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                ["nice", "-n", NICE, sys.executable, "-m", module, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.pid = self._process.pid
+        self.pid, self._connection = starter().start(nice, self._log, module, *arguments)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def tell(self, do: str, **arguments: Any) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, as its answer says
+            self._connection.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
 
     def answer(self) -> Answer:
         """Wait for the answer to the oldest command that has none. Raises RuntimeError."""
@@ -59,19 +59,16 @@ class Child:
         return self.answer()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
+        with contextlib.suppress(ConnectionResetError), self._connection.makefile() as lines:
+            for line in lines:
+                self._lines.put(line)
         self._lines.put("")
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._reader.join()  # its end of the connection is closed
+        self._connection.close()
         forget_if_empty(self._log)
 
     def _failure(self, what: str) -> RuntimeError:

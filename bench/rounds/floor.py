@@ -46,9 +46,12 @@ class Floor:
         await self._api.call("POST", JOBS, _typed("ElasticJob", job))
         await gather_in_turn([self._create(index) for index in range(self._size)], AT_ONCE)
         opened = asyncio.Semaphore(0)
-        self._watches = [asyncio.create_task(self._watch(opened)) for _ in range(self._size)]
         async with asyncio.timeout(OPEN_SECONDS):
-            for _ in range(self._size):
+            for number in range(self._size):
+                if number >= AT_ONCE:  # thousands of handshakes at once would keep the operator's Lease waiting
+                    await opened.acquire()
+                self._watches.append(asyncio.create_task(self._watch(opened)))
+            for _ in range(min(self._size, AT_ONCE)):
                 await opened.acquire()
         return self
 

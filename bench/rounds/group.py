@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rounds.child import Answer, Child
@@ -29,10 +30,11 @@ class Group:
         answer = self.rendezvous_of_all()
         return _last(answer) - float(answer["began"])
 
-    def rendezvous_after(self, late: float) -> float:
-        """One agent calls `late` seconds after the others. Seconds from its call until the last one has its round."""
+    def rendezvous_after(self, sign: Path) -> float:
+        """One agent calls when there is a file `sign`, after the others. Seconds from its call until the last one has
+        its round."""
         *others, straggler = self._home
-        answer = self._together(late, rendezvous=others, rendezvous_late=[straggler])
+        answer = self._together(str(sign), rendezvous=others, rendezvous_late=[straggler])
         self._check(answer)
         return _last(answer) - float(answer["called"])
 
@@ -68,14 +70,14 @@ class Group:
             process.answer()
         self._home.clear()
 
-    def _together(self, late: float = 0.0, **agents: list[str]) -> Answer:
+    def _together(self, sign: str = "", **agents: list[str]) -> Answer:
         """Agents by what they do, see `Handlers.together`, in all processes at once."""
         shares: dict[Child, dict[str, list[str]]] = {}
         for do, names in agents.items():
             for home, share in self._by_home(names).items():
                 shares.setdefault(home, {})[do] = share
         for home, asked in shares.items():
-            home.tell("together", late=late, **asked)
+            home.tell("together", sign=sign, **asked)
         answers = [home.answer() for home in shares]
         return {
             "began": min(answer["began"] for answer in answers),

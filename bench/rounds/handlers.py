@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousParameters
@@ -22,6 +23,7 @@ from rounds.child import Answer, serve
 POLL_SECONDS = 0.1  # of torch's agent
 TOLD_SECONDS = 60.0
 ROUND_SECONDS = 120.0
+SIGN_SECONDS = 0.01
 
 
 class Requests:
@@ -47,7 +49,7 @@ class Agent:
         self.handler: RendezvousHandler
         self.info: RendezvousInfo | None = None
         self.called = 0.0  # next_rendezvous(), the last time
-        self.late = 0.0  # seconds
+        self.sign = Path()  # the file for which a late one waits
 
     def make(self) -> None:
         self.handler = get_rendezvous_handler(RendezvousParameters(**self._parameters))
@@ -59,7 +61,11 @@ class Agent:
         return time.monotonic()
 
     def rendezvous_late(self) -> float:
-        time.sleep(self.late)
+        limit = time.monotonic() + ROUND_SECONDS
+        while not self.sign.exists():
+            if time.monotonic() > limit:
+                raise TimeoutError(f"agent {self.name} waited {ROUND_SECONDS:g} s for {self.sign}")
+            time.sleep(SIGN_SECONDS)
         return self.rendezvous()
 
     def told(self) -> float:
@@ -89,14 +95,15 @@ class Handlers:
             future.result()
         self._agents |= made
 
-    def together(self, late: float = 0.0, **agents: list[str]) -> Answer:
-        """Agents by what they do, each in its thread, all at once: a method of `Agent` each, some `late` seconds late.
+    def together(self, sign: str = "", **agents: list[str]) -> Answer:
+        """Agents by what they do, each in its thread, all at once: a method of `Agent` each. Late ones wait for a
+        file `sign`.
 
         Answers when they began, when the last of them called next_rendezvous(), when each was done, and the rank and
         world size that it has then.
         """
         for agent in self._agents.values():
-            agent.late = late
+            agent.sign = Path(sign)
         began = time.monotonic()
         futures = {
             self._pool.submit(getattr(Agent, do), self._agents[name]): name
@@ -155,7 +162,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     rendezvous_handler_registry.register("elasticjob", creator())  # as its entry point does in an image
     threading.stack_size(256 * 1024)  # thousands of them
-    sys.setswitchinterval(0.5)  # each thread that waits for the interpreter wakes once in it; by default each 5 ms
+    sys.setswitchinterval(3600)  # or each thread that waits for the interpreter wakes once in it, thousands at once
     handlers = Handlers()
     names = ("make", "together", "polled", "vanish", "poll_cost", "shutdown")
     serve({name: getattr(handlers, name) for name in names})

@@ -15,11 +15,12 @@ BUILD = Path("build")
 # how many are in a process, and how many processes there are at most: one that has handlers takes a quarter of a
 # gigabyte for torch, and one with sidecars a tenth
 HANDLERS, SIDECARS = (64, 16), (32, 32)
+HANDLERS_NICE = 19  # an agent calls when no sidecar has work: thousands that wait together would all be too late
 
 
 @contextlib.contextmanager
-def _children(module: str, number: int, *arguments: str) -> Iterator[list[Child]]:
-    started = [Child(module, *arguments) for _ in range(number)]
+def _children(module: str, number: int, *arguments: str, nice: int = 0) -> Iterator[list[Child]]:
+    started = [Child(module, *arguments, nice=nice) for _ in range(number)]
     try:
         for child in started:
             child.tell("ready")
@@ -36,7 +37,7 @@ def _number(agents: int, in_a_process: int, most: int) -> int:
 
 
 def handler_processes(agents: int) -> contextlib.AbstractContextManager[list[Child]]:
-    return _children("rounds.handlers", _number(agents, *HANDLERS))
+    return _children("rounds.handlers", _number(agents, *HANDLERS), nice=HANDLERS_NICE)
 
 
 @contextlib.contextmanager

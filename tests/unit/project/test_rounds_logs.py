@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `make bench` shows of its processes: the end of a log when one fails, and nothing otherwise."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rounds import child as children
 from rounds import logs
 from rounds.child import Child
 from rounds.progress import Progress
+from rounds.starter import Starter
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +20,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(logs, "FOLDER", tmp_path / "logs")
     logs._folder.cache_clear()
     return tmp_path / "logs"
+
+
+@pytest.fixture(autouse=True)
+def starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter]:
+    socket = tmp_path / "starter.sock"
+    command = [sys.executable, "-m", "rounds.starter", str(socket)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, process_group=0) as process:
+        made = Starter(socket)
+        monkeypatch.setattr(children, "starter", lambda: made)
+        yield made
+        made.close()
+        process.wait(30)
 
 
 def test_the_error_of_a_process_that_has_ended_has_the_end_of_its_log(folder: Path) -> None:
@@ -32,6 +51,20 @@ def test_of_a_process_that_prints_nothing_no_log_is_left(folder: Path) -> None:
     child.kill()
     assert list(folder.iterdir()) == []
     assert logs.kept() == ""
+
+
+def test_a_process_gives_way_as_it_is_told(folder: Path) -> None:
+    child = Child("json.tool", nice=7)
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == 7
+    child.kill()
+
+
+def test_all_processes_end_with_the_one_that_measures(folder: Path, starter: Starter) -> None:
+    child = Child("json.tool")
+    starter.close()
+    with pytest.raises(RuntimeError, match="has ended"):
+        child.answer()
+    child.kill()
 
 
 def test_of_a_long_log_only_the_end_is_shown(folder: Path) -> None:

@@ -75,7 +75,8 @@ class AgentMembership(AgentStateMachine):
 
         Another call after an interruption returns the same round, while it stands.
 
-        ``is_void``: asked several times a second, in any thread: True takes the join back, and stays.
+        ``is_void``: asked at each view, and with ``live`` several times a second, in any thread: True takes the join
+        back, and stays.
         ``live``: the training processes run, and live on into that round.
 
         Raises:
@@ -87,7 +88,8 @@ class AgentMembership(AgentStateMachine):
         """
         if is_void is None:
             return self._go(self.joining(failure))
-        thread = CallThread(is_void)  # a join waits, and nothing else here looks at the processes meanwhile
+        # a join waits, and nothing else here looks at the processes meanwhile, whose end rings no bell
+        thread = CallThread(is_void, None if live else self.news)
         try:
             return thread.call(lambda: self._go(self.joining(failure, is_void, live=live)), float("inf"))
         finally:

@@ -424,6 +424,31 @@ def test_a_join_ends_with_a_process_that_was_to_live_on(sidecar, member):
     assert len(sidecar.said(JOIN)) == 1
 
 
+def test_news_end_a_join_that_they_make_void(sidecar, member):
+    waits, void, late = threading.Event(), [], []
+
+    def answer(path):
+        if not waits.wait(DEADLINE):
+            late.append(1)
+        return refusal(409, "NoTrainer")
+
+    def tell():
+        wait_until("the join", lambda: sidecar.said(JOIN))  # without the sidecar's lock, which its answer holds
+        void.append(1)
+        member.news.ring()  # as at each view; the sidecar that answers sends none here
+
+    sidecar.default = answer
+    telling = threading.Thread(target=tell)
+    telling.start()
+    try:
+        with pytest.raises(Interrupted):
+            member.join(is_void=lambda: bool(void))
+    finally:
+        waits.set()
+        telling.join()
+    assert not late
+
+
 def test_processes_that_have_to_be_new_are_told_apart(sidecar, member):
     sidecar.answers[JOIN] = [refusal(409, "NewProcesses")]
     with pytest.raises(NewProcesses):

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m rounds.starter`: starts the processes that stand for other machines, in a container of their own.
+
+That container gives way to all others, those of the API server among them, by the least share of the processors: `nice`
+counts only among the processes of one container. Each connection to the socket asks for one process in a line of JSON,
+is answered with its id, and is from then on its standard input and output. The first connection asks for none; at its
+end all end.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rounds.logs import with_log
+
+CONNECT_SECONDS = 30.0
+SOCKET = Path("/tmp/bench-starter.sock")
+LOG_MODE = 0o644
+
+
+class Starter:
+    """The other side, in the process that measures."""
+
+    def __init__(self, path: Path = SOCKET) -> None:
+        """Raises TimeoutError."""
+        self._path = path
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                # not a socket, which Python would close at its end, before there is an exit code
+                self._lifeline: int | None = self._connected().detach()
+                return
+            except (FileNotFoundError, ConnectionRefusedError):
+                if time.monotonic() > deadline:
+                    why = f"no process listens at {path} after {CONNECT_SECONDS:g} s: start `python -m rounds.starter`"
+                    raise TimeoutError(why) from None
+                time.sleep(0.05)
+
+    def start(self, nice: int, log: Path, module: str, *arguments: str) -> tuple[int, socket.socket]:
+        """The id of `python -m MODULE`, and the other end of its standard input and output. Its errors go to `log`."""
+        connection = self._connected()
+        connection.sendall(json.dumps({"nice": nice, "log": str(log), "run": [module, *arguments]}).encode() + b"\n")
+        if not (answer := _line(connection)):
+            raise RuntimeError(with_log(f"{module} was not started", log))
+        return int(answer), connection
+
+    def close(self) -> None:
+        """End all that were started."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    def _connected(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            made.connect(str(self._path))
+        except OSError:
+            made.close()
+            raise
+        return made
+
+
+def _line(connection: socket.socket) -> bytes:
+    """Not a byte more: the rest is for the process."""
+    with connection.makefile("rb", buffering=0) as unread:
+        return unread.readline().strip()
+
+
+def _start(connection: socket.socket, nice: int, log: str, run: list[str]) -> None:
+    command = [sys.executable, "-m", *run]
+    actions: list[Any] = [
+        (os.POSIX_SPAWN_DUP2, connection.fileno(), 0),
+        (os.POSIX_SPAWN_DUP2, connection.fileno(), 1),
+        (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, LOG_MODE),
+    ]
+    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsigdef=[signal.SIGCHLD])
+    os.setpriority(os.PRIO_PROCESS, pid, nice)
+    connection.sendall(f"{pid}\n".encode())
+
+
+def _end_with(lifeline: socket.socket) -> None:
+    lifeline.recv(1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else SOCKET
+    os.setpgid(0, 0)  # of all that it starts
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they have ended
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen(64)
+        lifeline, _ = listening.accept()
+        threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                if asked := _line(connection):
+                    _start(connection, **json.loads(asked))
+
+
+if __name__ == "__main__":
+    main()
