@@ -79,12 +79,13 @@ compile() {
 compile_containerd() {
   [ ! -e "$containerd/.complete" ] || return 0
   command -v go >/dev/null || fail "Go is needed to build containerd for $node_image; install it from go.dev"
-  local module=github.com/containerd/containerd/v2
+  local module=github.com/containerd/containerd/v2 version
   (
     cd "$sources/containerd"
+    version=$(go list -m -f '{{.Version}}' "$module")
     go_download "$module"/cmd/{containerd,containerd-shim-runc-v2,ctr}
     mkdir -p "$containerd"
-    go_build -tags no_btrfs,no_devmapper,no_zfs -ldflags "-s -w" -o "$containerd/" \
+    go_build -tags no_btrfs,no_devmapper,no_zfs -ldflags "-s -w -X $module/version.Version=$version" -o "$containerd/" \
       "$module"/cmd/{containerd,containerd-shim-runc-v2,ctr}
   )
   touch "$containerd/.complete"
