@@ -43,7 +43,7 @@ def mounts_images(namespace: Namespace) -> None:
         runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"]
         name, version = runtime.split("://")
         if name == "containerd" and tuple(map(int, version.split(".")[:2])) < (2, 1):
-            pytest.skip(f"an image volume takes containerd 2.1, and a node has {version}; a cluster of KUBERNETES=v1.37.2 has it")
+            pytest.skip(f"an image volume takes containerd 2.1, as with KUBERNETES=v1.37.2; a node has {version}")
 
 
 class IndexedJob(FixedJob):
