@@ -15,6 +15,7 @@ from e2e.job import STARTED_SECONDS
 from e2e.jobset import FixedJob, with_test_script
 from e2e.kube import Failed, Namespace, Object, wait_until
 from support import image_volume
+from support.waiting import settled
 
 pytestmark = [pytest.mark.on_workers, pytest.mark.patient, pytest.mark.real]
 
@@ -98,7 +99,8 @@ def test_the_plug_in_of_an_image_volume_trains_and_outlives_the_first_pod(
     second = job.wait_for_group(PODS, STARTED_SECONDS, other_than=first)
     print(f"{job.began(second) - struck:.1f} s from the deletion of pod 0 to the first step of the new group")
     after = job.state()
-    assert after["runId"] == before["runId"] == namespace.get("job", "digits")["metadata"]["uid"]
+    uid = settled(namespace.get("job", "digits")["metadata"]["uid"], "an object keeps its uid")
+    assert after["runId"] == before["runId"] == uid
     assert after["round"] > before["round"]
     assert min(step.step for step in job.last_steps().values()) > 1, "the training went on from its checkpoint"
 
