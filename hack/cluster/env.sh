@@ -21,6 +21,9 @@ variant=
 cluster=elasticjob$variant
 export ELASTICJOB_CLUSTER=$cluster # for the tests
 node_image=kindest/node:$cluster_version
+# Where node images are built here, Debian's containerd is 1.7: it mounts no image as a volume, and kubelets from 1.38 on
+# refuse it. The nodes of newer releases have containerd 2. The usual cluster is spared the time of compiling it.
+has_containerd_2() { [[ $cluster_version =~ ^v1\.(3[6-9]|[4-9][0-9])\. ]]; }
 # those of controllers/, by the module of their name and its version in their go.mod
 controller_module() { grep -Eo "[a-z0-9./]*/$1(/v[0-9]+)? v[0-9.]+" "$here/controllers/$1/go.mod"; } # NAME
 controller_version() { controller_module "$1" | cut -d ' ' -f 2; } # NAME

@@ -9,6 +9,7 @@
 #   node-image.sh base         the first
 #   node-image.sh node         the second, built; what takes long may be done before, and at once:
 #   node-image.sh programs     ... its programs
+#   node-image.sh containerd   ... its containerd, where it is not Debian's
 #   node-image.sh packages     ... its packages of Debian's, for which the first has to be there
 # With KUBERNETES=v1.37.2 the second is of that release, whose programs are compiled one by one, as it has them.
 set -euo pipefail
@@ -20,6 +21,7 @@ trap 'exit 143' TERM # when what runs has ended too
 trap 'umount "$work"/rootfs/{proc,sys} 2>/dev/null || true; rm -rf "$work"' EXIT
 sources=$here/node-image
 programs=$cache/programs-$cluster_version-$(cat "$here"/programs/{go.sum,*/main.go} | sha256 | cut -c1-12)
+containerd=$cache/containerd-$(sha256 < "$sources/containerd/go.sum" | cut -c1-12)
 of_pods=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
 of_nodes=(kubelet kubeadm)
 
@@ -73,6 +75,22 @@ compile() {
   touch "$programs/.complete"
 }
 
+# Without the snapshotters that kind uses nowhere, of which one needs a C compiler.
+compile_containerd() {
+  [ ! -e "$containerd/.complete" ] || return 0
+  command -v go >/dev/null || fail "Go is needed to build containerd for $node_image; install it from go.dev"
+  local module=github.com/containerd/containerd/v2 version
+  (
+    cd "$sources/containerd"
+    version=$(go list -m -f '{{.Version}}' "$module")
+    go_download "$module"/cmd/{containerd,containerd-shim-runc-v2,ctr}
+    mkdir -p "$containerd"
+    go_build -tags no_btrfs,no_devmapper,no_zfs -ldflags "-s -w -X $module/version.Version=$version" -o "$containerd/" \
+      "$module"/cmd/{containerd,containerd-shim-runc-v2,ctr}
+  )
+  touch "$containerd/.complete"
+}
+
 image() { # NAME BASE INSTRUCTIONS [FILE]..., which are in bin/
   local context=$work/image name=$1 base=$2 instructions=$3; shift 3
   rm -rf "$context"; mkdir -p "$context/bin"
@@ -94,7 +112,8 @@ build_node() {
   compile
   packages
   "$programs/kubeadm" config images list --kubernetes-version "$cluster_version" > "$work/names" 2>/dev/null
-  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node shared=()
+  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node shared=() runtime=()
+  ! has_containerd_2 || { compile_containerd; runtime=("$containerd"/{containerd,containerd-shim-runc-v2,ctr}); }
   [ ! -e "$programs/kubernetes" ] || shared=("$programs/kubernetes") # to which the others are links
   # kind's own node images are made with these
   files=$(cd "$here/programs" && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
@@ -108,7 +127,8 @@ build_node() {
   for part in "${parts[@]}"; do docker tag $pod_network "$part"; done
 
   mkdir -p "$context/bin" "$context/manifests"
-  cp --no-dereference ${shared[@]+"${shared[@]}"} "$programs/kubectl" "${of_nodes[@]/#/$programs/}" "$context/bin/"
+  cp --no-dereference ${shared[@]+"${shared[@]}"} "$programs/kubectl" "${of_nodes[@]/#/$programs/}" \
+    ${runtime[@]+"${runtime[@]}"} "$context/bin/"
   cp "$sources"/default-{cni,storage}.yaml "$context/manifests/"
   cp -r "$files" "$context/kind-files"
   chmod -R u+w "$context/kind-files"
@@ -118,7 +138,7 @@ build_node() {
     -t "$node_image" -f "$sources/Dockerfile" "$context"
   # they live on inside the node image
   quietly docker rmi "${parts[@]}" "$pause" $network
-  rm -rf "$cache/programs-$cluster_version"-*
+  rm -rf "$cache/programs-$cluster_version"-* "$cache"/containerd-*
 }
 
 base() { has_image "$base_image" || pull "$base_image" 120 || build_base; }
@@ -130,8 +150,9 @@ case ${1:-all} in
     ;;
   base) base ;;
   programs) compile ;;
+  containerd) compile_containerd ;;
   packages) packages ;;
   node) has_image "$node_image" || build_node ;;
   all) base; has_image "$node_image" || pull_node || build_node ;;
-  *) fail "node-image.sh knows pull, base, programs, packages and node, not '$1'" ;;
+  *) fail "node-image.sh knows pull, base, programs, containerd, packages and node, not '$1'" ;;
 esac

@@ -37,9 +37,11 @@ if ! has_image "$node_image"; then
   if is_pulled "$base_image"; then
     step node 60 "" "$node_image, pulled" "$here/node-image.sh"
   else
-    step programs 300 "" "Kubernetes $kubernetes_version, compiled" "$here/node-image.sh" programs
+    step programs 300 "" "Kubernetes $cluster_version, compiled" "$here/node-image.sh" programs
     step packages 40 "base" "the nodes' Debian packages" "$here/node-image.sh" packages
-    step node 30 "programs packages" "$node_image, built" "$here/node-image.sh" node
+    ! has_containerd_2 ||
+      step containerd 90 "" "containerd 2, compiled" "$here/node-image.sh" containerd
+    step node 30 "programs packages containerd" "$node_image, built" "$here/node-image.sh" node
   fi
 fi
 # after Kubernetes, with which it shares most of its packages; so does helm

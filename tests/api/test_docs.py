@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import ControlPlane
+from support import ControlPlane, image_volume
 from support.doc_pages import ON_A_CLUSTER, PAGES, ROOT, RUN, Block, blocks, manifests
 from support.reader import Reader
 from support.waiting import run
@@ -100,15 +100,9 @@ def test_a_manifest_of_an_example(file: Path, request: pytest.FixtureRequest) ->
 
 
 def test_the_plug_in_as_an_image_volume_of_a_jobset(with_others_crds: ControlPlane, tmp_path: Path) -> None:
-    """As the example's README has its reader take the component in."""
-    folder = shutil.copytree(ROOT / "examples/jobset", tmp_path / "jobset")
-    file = folder / "kustomization.yaml"
-    text = file.read_text()
-    assert "\n# components: [image-volume]" in text
-    file.write_text(text.replace("# components:", "components:"))
-    made = kustomized(folder)
-    validate(with_others_crds, made)
-    (job,) = (body for body in yaml.safe_load_all(made) if body["kind"] == "JobSet")
+    made = image_volume.objects(tmp_path / "jobset")
+    validate(with_others_crds, yaml.safe_dump_all(made))
+    (job,) = (body for body in made if body["kind"] == "JobSet")
     (replicated,) = job["spec"]["replicatedJobs"]
     pod = replicated["template"]["spec"]["template"]["spec"]
     assert "initContainers" not in pod

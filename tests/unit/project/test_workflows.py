@@ -116,7 +116,7 @@ def test_there_are_no_mistakes(file: Path) -> None:
             "      - shell: sh\n        run: make release-check",
             "pipefail",
         ),
-        ("ci.yml", "controllers/kueue/go.mod", "programs/go.mod", "lint has Go 1.25.0, and a module asks"),
+        ("ci.yml", "node-image/containerd/go.mod", "programs/go.mod", "lint has Go 1.25.0, and a module asks"),
         ("ci.yml", "- run: make lint", "- continue-on-error: true\n        run: make lint", "continue-on-error"),
         ("ci.yml", "make lint", "make lint || true", "'|| true' passes over a failure"),
         ("ci.yml", "make lint", "make lint | tee said", "'make lint | tee said' is more than a call of make"),

@@ -44,6 +44,15 @@ def test_another_cluster_has_names_and_files_of_its_own(given: str, name: str, t
     assert told == f"elasticjob{name} {tmp_path}/kubeconfig{name} {tmp_path}/checkpoints{name}\n"
 
 
+@pytest.mark.parametrize(
+    ("version", "has"),
+    [("", False), ("v1.30.14", False), ("v1.35.9", False), ("v1.36.0", True), ("v1.40.0-rc.1", True)],
+)
+def test_nodes_of_newer_releases_have_containerd_2(version: str, has: bool, tmp_path: Path) -> None:
+    asks = f'source "{ENV}"; if has_containerd_2; then echo True; else echo False; fi'
+    assert bash(f"export KUBERNETES={version}; {asks}", tmp_path) == f"{has}\n"
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_that_sources_it_stops_at_its_first_error(path: Path) -> None:
     before, _, _ = path.read_text().partition('env.sh"\n')
