@@ -110,25 +110,20 @@ STEPS: dict[Metric, Counter | Histogram] = {
     ),
 }
 
-# name, help text, and the value
-JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
-    ("world_size", "Workers in the job's formed round; 0 without a formed round.", lambda one: one.world_size),
-    ("waiting", "Workers with a place that have joined and are in no round.", lambda one: one.waiting),
-    ("spares", "Spares that have joined and wait for a place.", lambda one: one.spares),
-    ("replicas", "Workers that the job wants.", lambda one: one.replicas),
-    ("spare_replicas", "Spares that the job wants.", lambda one: one.spare_replicas),
-    (
-        "min_replicas",
-        "Fewest workers that the job trains with; 0 once all have succeeded.",
-        lambda one: one.min_replicas,
-    ),
-    ("round", "Number of the job's round.", lambda one: one.round),
-    ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
-    ("max_restarts", "Failures that spec.maxRestarts allows.", lambda one: one.max_restarts),
-    ("invalid_records", "1 while an ElasticWorker of the job is invalid.", lambda one: one.invalid_records),
-    ("hangs", "1 while the job's training hangs.", lambda one: one.hangs),
-    ("network_fault", "1 while pods of the job cannot reach the pod of rank 0.", lambda one: one.network_fault),
-)
+JOB_GAUGES = {
+    "world_size": "Workers in the job's formed round; 0 without a formed round.",
+    "waiting": "Workers with a place that have joined and are in no round.",
+    "spares": "Spares that have joined and wait for a place.",
+    "replicas": "Workers that the job wants.",
+    "spare_replicas": "Spares that the job wants.",
+    "min_replicas": "Fewest workers that the job trains with; 0 once all have succeeded.",
+    "round": "Number of the job's round.",
+    "restarts": "Failures counted against spec.maxRestarts.",
+    "max_restarts": "Failures that spec.maxRestarts allows.",
+    "invalid_records": "1 while an ElasticWorker of the job is invalid.",
+    "hangs": "1 while the job's training hangs.",
+    "network_fault": "1 while pods of the job cannot reach the pod of rank 0.",
+}
 REPORTED = "Last value that the job's script reported, by metric name."
 # not `namespace`, `job` and `node`: Prometheus itself adds these labels to scraped metrics
 JOB_LABELS = ("job_namespace", "job_name")
@@ -160,10 +155,10 @@ class Jobs(Collector):
         for one in known:
             phases.add_metric([one.namespace, one.name, one.phase], 1)
         yield phases
-        for name, what, figure in JOB_GAUGES:
+        for name, what in JOB_GAUGES.items():
             gauge = GaugeMetricFamily(f"{PREFIX}job_{name}", what, labels=JOB_LABELS)
             for one in known:
-                gauge.add_metric([one.namespace, one.name], figure(one))
+                gauge.add_metric([one.namespace, one.name], one.numbers[name])
             yield gauge
         yield from _reported(known)
 
@@ -182,17 +177,6 @@ def _reported(known: Iterable[JobGauges]) -> Iterator[GaugeMetricFamily]:
 
 JOBS = Jobs()
 REGISTRY.register(JOBS)
-
-
-class LongestStall:
-    """The longest stall of the event loop so far."""
-
-    def __init__(self) -> None:
-        self._longest = 0.0
-
-    def note(self, seconds: float) -> None:
-        self._longest = max(self._longest, seconds)
-        LOOP_STALL.set(self._longest)
 
 
 def begin_term(
@@ -217,13 +201,3 @@ def count(measurements: Iterable[Measurement]) -> None:
 def api_request_ended(verb: str, code: int) -> None:
     """Counts a request answered with `code`, 0 for no answer."""
     API_REQUESTS.labels(verb, str(code)).inc()
-
-
-def step_began(late: float) -> None:
-    """Counts a step that began `late` seconds after it was due."""
-    QUEUE_SECONDS.observe(late)
-
-
-def step_failed() -> None:
-    """Counts a step that failed and is retried."""
-    QUEUE_RETRIES.inc()
