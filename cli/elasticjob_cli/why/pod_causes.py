@@ -12,10 +12,10 @@ from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import Loss, RequestCause, RequestType
-from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
+from elasticjob_cli.reading.words import said
 from elasticjob_cli.reading.worker import WorkerView
 
 NAMED = 3

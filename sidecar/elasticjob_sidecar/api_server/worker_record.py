@@ -26,12 +26,10 @@ from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavail
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
-from elasticjob_sidecar.api_server.identity import Identity, asking
-from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, StatusPace
+from elasticjob_sidecar.api_server.identity import Identity, asking, in_words
 from elasticjob_sidecar.api_server.remedies import explained
-from elasticjob_sidecar.api_server.requests import in_words
 from elasticjob_sidecar.api_server.retry import RequestTries
-from elasticjob_sidecar.api_server.worker_status import ScriptProgress, WorkerStatus
+from elasticjob_sidecar.api_server.worker_status import SHORTEST_SHARE, ScriptProgress, StatusPace, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
