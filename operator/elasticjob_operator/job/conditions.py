@@ -12,7 +12,7 @@ from elasticjob.rendezvous import State, Worker, roster_of
 from elasticjob.rendezvous.barrier import silent_starts, unspoken
 from elasticjob.rendezvous.roster import Roster, current
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.rendezvous.words import round_of
+from elasticjob.rendezvous.words import first_few, round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
 from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING, FinishingFound
@@ -243,7 +243,4 @@ def _who(spec: ElasticJobSpec, wait: Wait, indices: list[int]) -> str:
 
 
 def _names(whose: str, indices: list[int]) -> str:
-    if len(indices) == 1:
-        return f"{whose} {indices[0]}"
-    more = len(indices) - MISSING_SHOWN
-    return f"{whose}s {', '.join(map(str, indices[:MISSING_SHOWN]))}" + (f" and {more} more" if more > 0 else "")
+    return f"{whose if len(indices) == 1 else f'{whose}s'} {first_few(indices, MISSING_SHOWN)}"
