@@ -25,6 +25,10 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, job: Object) -> "Key":
+        return cls(job["metadata"]["namespace"], job["metadata"]["name"])
+
 
 class JobsByNode:
     """Each node with the jobs of its pods: an event of a node concerns few of the pods that there may be. A job is
@@ -82,7 +86,7 @@ class Cache:
         return (view.job for view in self._views.values() if view.job is not None)
 
     def note_job(self, job: Object, *, deleted: bool = False) -> Key:
-        key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
+        key = Key.of(job)
         view, uid = self._views[key], job["metadata"]["uid"]
         if deleted:
             self._note_gone(uid, _version_of(job))
@@ -100,7 +104,7 @@ class Cache:
         """Notes the job and returns True, if only its status's progress is newer than in the form before: nothing
         follows from that. Otherwise notes nothing and returns False. `job` may be the form that is known already, from
         the answer to the write."""
-        view = self._views.get(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+        view = self._views.get(Key.of(job))
         if view is None or view.job is None:
             return False
         if _version_of(view.job) == _version_of(job):
