@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from elasticjob.api import API_VERSION, TUNNEL_PORT, ElasticJobSpec, WorkerRequest
 from elasticjob.terms import RequestType
-from elasticjob_operator.objects.access import render_access
-from elasticjob_operator.objects.budget import render_budget
+from elasticjob_operator.objects.access import render_access, render_budget
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress, WorkerStatus

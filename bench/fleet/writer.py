@@ -15,8 +15,7 @@ from typing import Any
 from rounds.child import serve
 
 from elasticjob.heartbeats import backstop_seconds, record_seconds
-from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, UNREAD_SECONDS
-from elasticjob_sidecar.api_server.worker_status import WorkerStatus
+from elasticjob_sidecar.api_server.worker_status import SHORTEST_SHARE, UNREAD_SECONDS, WorkerStatus
 from fleet import objects
 from fleet.objects import Object, Place
 from support.api_client import ApiClient

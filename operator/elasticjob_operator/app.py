@@ -65,7 +65,7 @@ async def _run_for_a_term(options: Options, stopped: asyncio.Event) -> End:
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     watches.ended = metrics.api_request_ended
     metrics.JOBS.each = options.job_metrics
-    looking = asyncio.create_task(watch_loop(metrics.LongestStall().note), name="event loop")
+    looking = asyncio.create_task(watch_loop(metrics.LOOP_STALL.set), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     lease = options.lease_namespace, options.lease_name
@@ -162,7 +162,7 @@ async def _work(
     steps = FirstSteps(cache, Reconciler(memories, cache, leadership, announcer).reconcile)
     queue: WorkQueue[Key] = WorkQueue(steps)
     reflector.wake = queue.add
-    queue.began, queue.failed = metrics.step_began, metrics.step_failed
+    queue.began, queue.failed = metrics.QUEUE_SECONDS.observe, metrics.QUEUE_RETRIES.inc
     metrics.begin_term(lambda: map(gauges_of, cache.jobs()), lambda: queue.depth, steps.awaited)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)

@@ -20,6 +20,6 @@ class FirstSteps:
 
     def awaited(self) -> int:
         """The number of known jobs that have had no step yet."""
-        known = {Key(job["metadata"]["namespace"], job["metadata"]["name"]) for job in self._cache.jobs()}
+        known = {Key.of(job) for job in self._cache.jobs()}
         self._done &= known
         return len(known - self._done)

@@ -9,9 +9,11 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.1
 
 
-async def watch_loop(stalled: Callable[[float], None]) -> None:
-    """Calls `stalled` with the seconds by which each look was late. Never returns."""
+async def watch_loop(show: Callable[[float], None]) -> None:
+    """Calls `show` with the most seconds by which a look has been late so far. Never returns."""
+    longest = 0.0
     while True:
         due = time.monotonic() + LOOK_SECONDS
         await asyncio.sleep(LOOK_SECONDS)
-        stalled(max(0.0, time.monotonic() - due))
+        longest = max(longest, time.monotonic() - due)
+        show(longest)

@@ -5,7 +5,7 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
@@ -86,21 +86,16 @@ class Memory:
         return self.spec[1]
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
-        keys = spec.rank_order.topology_keys if spec.rank_order else ()
-        read_by = spec.template_hash, spec.drain.taints, spec.drain.unhealthy_devices, spec.pod_failure_policy, keys
-        known = self.observer
-        if (known.made_from, known.drained, known.devices, known.policy, known.topology_keys) != read_by:
+        read_by: dict[str, Any] = {
+            "made_from": spec.template_hash,
+            "drained": spec.drain.taints,
+            "devices": spec.drain.unhealthy_devices,
+            "policy": spec.pod_failure_policy,
+            "topology_keys": spec.rank_order.topology_keys if spec.rank_order else (),
+        }
+        if any(getattr(self.observer, name) != value for name, value in read_by.items()):
             hint = None if self.template.problem else template.hint(spec)
-            made_from, drained, devices, policy, _ = read_by
-            self.observer = Observer(
-                spec.trainer_container,
-                made_from,
-                hint=hint or "",
-                drained=drained,
-                devices=devices,
-                policy=policy,
-                topology_keys=keys,
-            )
+            self.observer = Observer(spec.trainer_container, hint=hint or "", **read_by)
         return self.observer
 
 

@@ -6,7 +6,7 @@ No counter or histogram names a job, a pod or a node: their labels are words fro
 
 import platform
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as distribution_version
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
@@ -110,26 +110,20 @@ STEPS: dict[Metric, Counter | Histogram] = {
     ),
 }
 
-# name, help text, and the value
-JOB_GAUGES: tuple[tuple[str, str, Callable[[JobGauges], int]], ...] = (
-    ("world_size", "Workers in the job's formed round; 0 without a formed round.", lambda one: one.world_size),
-    ("waiting", "Workers with a place that have joined and are in no round.", lambda one: one.waiting),
-    ("spares", "Spares that have joined and wait for a place.", lambda one: one.spares),
-    ("replicas", "Workers that the job wants.", lambda one: one.replicas),
-    ("spare_replicas", "Spares that the job wants.", lambda one: one.spare_replicas),
-    (
-        "min_replicas",
-        "Fewest workers that the job trains with; 0 once all have succeeded.",
-        lambda one: one.min_replicas,
-    ),
-    ("round", "Number of the job's round.", lambda one: one.round),
-    ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
-    ("max_restarts", "Failures that spec.maxRestarts allows.", lambda one: one.max_restarts),
-    ("invalid_records", "1 while an ElasticWorker of the job is invalid.", lambda one: one.invalid_records),
-    ("hangs", "1 while the job's training hangs.", lambda one: one.hangs),
-    ("network_fault", "1 while pods of the job cannot reach the pod of rank 0.", lambda one: one.network_fault),
-)
-REPORTED = "Last value that the job's script reported, by metric name."
+JOB_GAUGES = {
+    "world_size": "Workers in the job's formed round; 0 without a formed round.",
+    "waiting": "Workers with a place that have joined and are in no round.",
+    "spares": "Spares that have joined and wait for a place.",
+    "replicas": "Workers that the job wants.",
+    "spare_replicas": "Spares that the job wants.",
+    "min_replicas": "Fewest workers that the job trains with; 0 once all have succeeded.",
+    "round": "Number of the job's round.",
+    "restarts": "Failures counted against spec.maxRestarts.",
+    "max_restarts": "Failures that spec.maxRestarts allows.",
+    "invalid_records": "1 while an ElasticWorker of the job is invalid.",
+    "hangs": "1 while the job's training hangs.",
+    "network_fault": "1 while pods of the job cannot reach the pod of rank 0.",
+}
 # not `namespace`, `job` and `node`: Prometheus itself adds these labels to scraped metrics
 JOB_LABELS = ("job_namespace", "job_name")
 
@@ -144,55 +138,39 @@ class Jobs(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         known = list(self.known())
-        jobs = GaugeMetricFamily(PREFIX + "jobs", "ElasticJobs that this operator manages, by phase.", labels=["phase"])
-        for phase, count in sorted(Tally(one.phase for one in known).items()):
-            jobs.add_metric([phase], count)
-        yield jobs
-        avoided = GaugeMetricFamily(
-            PREFIX + "avoided_nodes", "Jobs whose new pods avoid the node.", labels=["node_name"]
-        )
-        for node, count in sorted(Tally(node for one in known for node in one.avoided_nodes).items()):
-            avoided.add_metric([node], count)
-        yield avoided
-        if not self.each:
-            return
-        phases = GaugeMetricFamily(PREFIX + "job_phase", "1 for the job's phase.", labels=[*JOB_LABELS, "phase"])
-        for one in known:
-            phases.add_metric([one.namespace, one.name, one.phase], 1)
-        yield phases
-        for name, what, figure in JOB_GAUGES:
-            gauge = GaugeMetricFamily(f"{PREFIX}job_{name}", what, labels=JOB_LABELS)
-            for one in known:
-                gauge.add_metric([one.namespace, one.name], figure(one))
-            yield gauge
-        yield from _reported(known)
+        phases = sorted(Tally(one.phase for one in known).items())
+        about = "ElasticJobs that this operator manages, by phase."
+        yield _gauge("jobs", about, ["phase"], (([phase], count) for phase, count in phases))
+        nodes = sorted(Tally(node for one in known for node in one.avoided_nodes).items())
+        about = "Jobs whose new pods avoid the node."
+        yield _gauge("avoided_nodes", about, ["node_name"], (([node], count) for node, count in nodes))
+        if self.each:
+            yield from _of_each({(one.namespace, one.name): one for one in known})
 
 
-def _reported(known: Iterable[JobGauges]) -> Iterator[GaugeMetricFamily]:
-    steps = GaugeMetricFamily(PREFIX + "job_step", "Last step that the job's script reported.", labels=JOB_LABELS)
-    numbers = GaugeMetricFamily(PREFIX + "job_reported", REPORTED, labels=[*JOB_LABELS, "metric"])
-    for one in known:
-        if one.step is not None:
-            steps.add_metric([one.namespace, one.name], one.step)
-        for name, value in one.reported.items():
-            numbers.add_metric([one.namespace, one.name, name], value)
-    yield steps
-    yield numbers
+def _of_each(known: Mapping[tuple[str, str], JobGauges]) -> Iterator[GaugeMetricFamily]:
+    phases = (([*job, one.phase], 1) for job, one in known.items())
+    yield _gauge("job_phase", "1 for the job's phase.", [*JOB_LABELS, "phase"], phases)
+    for name, about in JOB_GAUGES.items():
+        yield _gauge(f"job_{name}", about, JOB_LABELS, ((job, one.numbers[name]) for job, one in known.items()))
+    steps = ((job, one.step) for job, one in known.items() if one.step is not None)
+    yield _gauge("job_step", "Last step that the job's script reported.", JOB_LABELS, steps)
+    reported = (([*job, name], value) for job, one in known.items() for name, value in one.reported.items())
+    about = "Last value that the job's script reported, by metric name."
+    yield _gauge("job_reported", about, [*JOB_LABELS, "metric"], reported)
+
+
+def _gauge(
+    name: str, about: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(PREFIX + name, about, labels=labels)
+    for labelled, value in values:
+        gauge.add_metric(labelled, value)
+    return gauge
 
 
 JOBS = Jobs()
 REGISTRY.register(JOBS)
-
-
-class LongestStall:
-    """The longest stall of the event loop so far."""
-
-    def __init__(self) -> None:
-        self._longest = 0.0
-
-    def note(self, seconds: float) -> None:
-        self._longest = max(self._longest, seconds)
-        LOOP_STALL.set(self._longest)
 
 
 def begin_term(
@@ -217,13 +195,3 @@ def count(measurements: Iterable[Measurement]) -> None:
 def api_request_ended(verb: str, code: int) -> None:
     """Counts a request answered with `code`, 0 for no answer."""
     API_REQUESTS.labels(verb, str(code)).inc()
-
-
-def step_began(late: float) -> None:
-    """Counts a step that began `late` seconds after it was due."""
-    QUEUE_SECONDS.observe(late)
-
-
-def step_failed() -> None:
-    """Counts a step that failed and is retried."""
-    QUEUE_RETRIES.inc()

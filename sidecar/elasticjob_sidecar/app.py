@@ -23,11 +23,10 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
 from elasticjob_sidecar.store.transport import PeerTransport
 from elasticjob_sidecar.store.trust import RoundTrust
-from elasticjob_sidecar.store.tunnel import Tunnel
+from elasticjob_sidecar.store.tunnel import Callers, Tunnel
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_sidecar.trainer_api.server import TrainerServer
 

@@ -178,8 +178,8 @@ class Driver:
         if self._concerns.scripts.may_report(self.standing, local_rank):
             if progress.step is not None:
                 self.metrics.first_step.reported(self._now())
-                self._record.stepped(self.standing.held)
-            self._record.report(progress)
+                self._record.say(stepped=self.standing.held)
+            self._record.say(progress=progress)
         self._concerns.stalls.reported(self.standing, local_rank, progress.step, self._now())
         self._look()
 
@@ -198,16 +198,16 @@ class Driver:
         """All training processes of the round have opted in to live through changes. Raises Refused."""
         self._machine.lives(trainer, round)
         log.info("the training processes of round %d live through changes of the group", round)
-        self._record.live(round)
+        self._record.say(live=round)
         self._settle()
 
     def connected(self, round: int) -> None:
         """All training processes of the round have connected to the store, which is this worker's."""
         log.info("all training processes of round %d have connected to its store", round)
-        self._record.connected(round)
+        self._record.say(connected=round)
 
     def learned(self, imports: list[str]) -> None:
-        self._record.learned(",".join(imports))
+        self._record.say(imports=",".join(imports))
 
     async def stop(self, seconds: float) -> None:
         """The pod stops: write a leave, and wait up to `seconds` for the API server to take it."""
@@ -268,7 +268,7 @@ class Driver:
     def _answer(self, ticket: asyncio.Future[Any], answer: Handed | Refused) -> None:
         if isinstance(answer, Handed):
             log.info("round %d is handed out: rank %d of %d", answer.round, answer.rank, answer.world_size)
-            self._record.handed(answer.round, answer.rank)
+            self._record.say(handed=(answer.round, answer.rank))
             self.metrics.rounds.inc()
             self.metrics.first_step.handed()
             self.metrics.round.set(answer.round)
@@ -294,7 +294,7 @@ class Driver:
                     log.info(concern.sentence)
         if status != self._status:
             self._status = status
-            self._record.decide(**status)
+            self._record.say(**status)
         self._arm()
 
     def _arm(self) -> None:

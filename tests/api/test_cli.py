@@ -28,7 +28,7 @@ from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Explanation, why
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 from support import ControlPlane
 from support.control_plane import Refused
 from support.credentials import kubeconfig

@@ -175,7 +175,7 @@ async def live(story: Story, folder: Path) -> Any:
         await record.written()
         records.append(story.kept_record())
         statuses.append(await story.come_to("Formed"))
-        record.handed(1, 0)
+        record.say(handed=(1, 0))
         await until(lambda: worker.status().get("round") == 1)
         records.append(story.kept_record())
         record.want(WorkerRequest(type=RequestType.FINISH, round=1))

@@ -137,7 +137,7 @@ async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
     await (await operators.lead()).see(job)
     async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
-        record.learned("torch,sklearn.datasets")
+        record.say(imports="torch,sklearn.datasets")
         while "imports" not in worker.status():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     grow(replicas=2)

@@ -8,7 +8,7 @@ from e2e.disruption import CONTROL_PLANE
 from e2e.job import AGENT, IMAGE
 from e2e.kube import Namespace, Object
 from elasticjob.blocker_reasons import Reason
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 
 NOWHERE = "localhost:1/nowhere:1"
 SIZE = {"storage": "1Mi"}

@@ -119,7 +119,7 @@ MUTATIONS = mutations(
                 by="sidecar scripts",
             ),
         ),
-        "elasticjob_sidecar.membership.answers:final_answer": (
+        "elasticjob_sidecar.membership.view:final_answer": (
             replace(
                 "live: a join of processes that have to be new waits for ever",
                 "new_processes(job, waiter.after) if waiter.live else None",

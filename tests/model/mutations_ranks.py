@@ -52,7 +52,12 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.memory:Memory.observer_of": (
-            omit("ranks: the workers are read without the keys", "topology_keys=keys", by="operator reconciler"),
+            replace(
+                "ranks: the workers are read without the keys",
+                "spec.rank_order.topology_keys if spec.rank_order else ()",
+                "()",
+                by="operator reconciler",
+            ),
         ),
         "elasticjob_operator.cluster.cache:Cache._note_node": (
             replace(

@@ -452,7 +452,7 @@ MUTATIONS = mutations(
                 "...",
             ),
         ),
-        "elasticjob_sidecar.membership.answers:final_answer": (
+        "elasticjob_sidecar.membership.view:final_answer": (
             replace(
                 "a trainer's successor is handed the same round",
                 "waiter.after < now.handed.round == now.held",

@@ -88,7 +88,7 @@ MUTATIONS = mutations(
                 by="sidecar membership",
             ),
         ),
-        "elasticjob_sidecar.membership.answers:final_answer": (
+        "elasticjob_sidecar.membership.view:final_answer": (
             replace(
                 "stages: a torchrun waits for a stage that is finished",
                 "stage <= max(torchruns.succeeded, job.stage - 1)",

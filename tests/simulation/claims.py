@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
 from elasticjob.reading import Pod
 from elasticjob_operator.job.observe import is_made_for
-from elasticjob_operator.objects.access import change_of, render_access
-from elasticjob_operator.objects.budget import render_budget
+from elasticjob_operator.objects.access import change_of, render_access, render_budget
 from elasticjob_operator.objects.pods import access_name
 from simulation.containers import Plan
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE

@@ -21,8 +21,7 @@ from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.output import documents
 from elasticjob_cli.output.console import say
-from elasticjob_cli.plans.restarting import restart_plan
-from elasticjob_cli.plans.scaling import check, forms_no_round, plan
+from elasticjob_cli.plans.changes import check, forms_no_round, plan, restart_plan
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.times import length
 from elasticjob_cli.reading.words import plural

@@ -26,9 +26,9 @@ from elasticjob.rendezvous.roster import has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
-from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import moment, seconds_between
+from elasticjob_cli.reading.words import said
 from elasticjob_cli.reading.worker import WorkerView, changed_at, is_of, parsed, read_worker
 
 NO_CLOCKS = Clocks(opened=0.0, formed=0.0)

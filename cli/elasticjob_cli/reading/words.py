@@ -3,7 +3,10 @@
 
 from collections.abc import Sequence
 
+from elasticjob.text import plain
+
 SHOWN = 4  # workers listed individually
+TEXT_LENGTH = 400
 
 
 def names(workers: Sequence[int]) -> str:
@@ -24,3 +27,9 @@ def listed(words: Sequence[str]) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 worker`, `2 workers`."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def said(*parts: str | None) -> str:
+    """The non-empty `parts`, on one line of limited length, without a final full stop."""
+    text = plain(": ".join(part.strip() for part in parts if part and part.strip()), TEXT_LENGTH)
+    return text.rstrip(".")

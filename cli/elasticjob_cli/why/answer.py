@@ -13,7 +13,7 @@ from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.words import listed, names, plural
 from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why.causes import Cause, absent_spares, causes_of
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 
 ENDS = frozenset(
     {LocalReason.DELETED, LocalReason.COMPLETE, LocalReason.FAILED, LocalReason.MANAGED}

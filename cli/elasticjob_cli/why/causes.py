@@ -8,8 +8,7 @@ from elasticjob.blocker_reasons import Reason
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.words import names
 from elasticjob_cli.reading.worker import WorkerView
-from elasticjob_cli.why.reasons import LocalReason
-from elasticjob_cli.why.rows import WorkerRow, remedy_of
+from elasticjob_cli.why.rows import LocalReason, WorkerRow, remedy_of
 from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 
 MAKES_NO_POD = frozenset({Reason.NAME_TAKEN, Reason.QUOTA_EXCEEDED, Reason.ADMISSION_REFUSED})

@@ -7,11 +7,10 @@ from elasticjob.api import JOB_LEFT, Blocker
 from elasticjob.blocker_reasons import Reason
 from elasticjob.spec import CONTROLLER
 from elasticjob.terms import Loss, Outcome, RoundCause
-from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length
-from elasticjob_cli.reading.words import names
+from elasticjob_cli.reading.words import names, said
 
 LEFT_SECONDS = 3600.0  # an operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two

@@ -11,14 +11,14 @@ from elasticjob.pods import CRASHES, NEVER_RAN, NO_ENTRY, SIDECAR
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
+from elasticjob.rendezvous.words import first_few
 from elasticjob.terms import Loss, RequestCause, RequestType
-from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
+from elasticjob_cli.reading.words import said
 from elasticjob_cli.reading.worker import WorkerView
 
-NAMED = 3
 SIDECAR_STARTS_SECONDS = 10.0
 
 
@@ -96,8 +96,7 @@ def avoiding(worker: WorkerView, look: Look) -> str | None:
     told, nodes = unschedulable(worker, look), sorted(worker.pod.kept_off) if worker.pod else []
     if told is None or not nodes:
         return None
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return said(told, f"spec.avoidNodes.required rules out {', '.join(nodes[:NAMED])}{more}")
+    return said(told, f"spec.avoidNodes.required rules out {first_few(nodes)}")
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:

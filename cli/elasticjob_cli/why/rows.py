@@ -1,13 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the table of causes."""
+"""The rows of the table of causes, and the reasons that only the command line tool sees."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.worker import WorkerView
-from elasticjob_cli.why.reasons import LocalReason
+
+
+class LocalReason(StrEnum):
+    """The word for a cause, in `-o json`, where no blocker of the status has one. `table` determines which holds."""
+
+    DELETED = "BeingDeleted"
+    COMPLETE = "Complete"
+    POLICY = "PodFailurePolicy"
+    FAILED = "Failed"
+    MANAGED = "ManagedElsewhere"
+    TWO_INSTALLATIONS = "TwoInstallations"
+    NO_OPERATOR = "NoOperator"
+    CLOSED = "Closed"
+    SUSPENDED = "Suspended"
+    GANG_REFUSED = "GangRefused"
+    GANG = "GangPending"
+    STORELESS = "StorelessRank0"
+    QUEUED_TWICE = "QueuedTwice"
+    PULL_SECRET = "PullSecret"
+    VOLUME = "VolumeNotMounted"
+    SANDBOX = "NoSandbox"
+    NO_SCHEDULER = "NoScheduler"
+    SILENT = "Silent"
+    STOPPING = "Stopping"
+    NO_TORCHRUN = "NoTorchrun"
+    SLOW_JOINER = "SlowJoiner"
 
 
 class JobRow(NamedTuple):

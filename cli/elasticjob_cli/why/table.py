@@ -9,8 +9,7 @@ depend on whether it is about one worker or several.
 from elasticjob.blocker_reasons import GANG_PENDING, GANG_REFUSED, Reason
 from elasticjob_cli.why import job_causes as job
 from elasticjob_cli.why import pod_causes as pod
-from elasticjob_cli.why.reasons import LocalReason
-from elasticjob_cli.why.rows import JobRow, WorkerRow
+from elasticjob_cli.why.rows import JobRow, LocalReason, WorkerRow
 
 
 def _reported(reason: Reason, sentence: str, *, covers: bool = False) -> JobRow:

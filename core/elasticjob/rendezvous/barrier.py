@@ -35,7 +35,7 @@ from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.rendezvous.words import have_joined
+from elasticjob.rendezvous.words import first_few, have_joined
 from elasticjob.terms import Outcome, PolicyAction, RequestType
 
 NAMED = 8  # workers named in a sentence
@@ -124,9 +124,7 @@ def silent_starts(missing: Iterable[Worker]) -> list[Worker]:
 
 def unspoken(indices: Iterable[int]) -> str:
     """A clause that says that the torchruns of these workers have not called their sidecars; it names the first few."""
-    named = sorted(indices)
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return f"no torchrun of worker {', '.join(map(str, named[:NAMED]))}{more} has spoken to its sidecar"
+    return f"no torchrun of worker {first_few(sorted(indices), NAMED)} has spoken to its sidecar"
 
 
 def _not_started(

@@ -16,8 +16,7 @@ from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusal_messages import PodRefusal, without_access
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.objects.access import change_of, render_access
-from elasticjob_operator.objects.budget import BUDGET, render_budget
+from elasticjob_operator.objects.access import BUDGET, change_of, render_access, render_budget
 from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until the next try, if an object is changing

@@ -93,7 +93,7 @@ class Gang(Concern):
             return
         meta, made_from = job["metadata"], spec.template_hash
         within = self._within if spec.admitted_as_gang else REFUSED_SECONDS
-        self._is_fresh, key = False, Key(meta["namespace"], meta["name"])
+        self._is_fresh, key = False, Key.of(job)
         try:
             there = await self._workloads.of(key, self._changed_at, within)
         except ApiError as error:

@@ -116,7 +116,7 @@ class WorkerPods:
         job, spec, avoided = report.job, report.spec, report.of(BadNodesFound).avoided
         if admitted and admitted.problem:
             return Answer(refusal=PodRefusal(admitted.problem, object=f"Workload/{admitted.workload}"))
-        async with self._slots.of(_key(job)):
+        async with self._slots.of(Key.of(job)):
             keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
                 job,
@@ -164,14 +164,14 @@ class WorkerPods:
 
     async def _delete(self, job: Object, worker: Worker) -> None:
         if (pod := self._pod_of(job, worker)) is not None:
-            async with self._slots.of(_key(job)):
+            async with self._slots.of(Key.of(job)):
                 await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
 
     async def _end(self, job: Object, worker: Worker) -> None:
         if (pod := self._pod_of(job, worker)) is None:
             return
         try:
-            async with self._slots.of(_key(job)):
+            async with self._slots.of(Key.of(job)):
                 ended = await self._kube.set_deadline(pod, DEADLINE_SECONDS)
         except (Invalid, Forbidden) as error:
             log.warning("%s/%s cannot be ended and is deleted: %s", pod.namespace, pod.name, error)
@@ -188,11 +188,7 @@ class WorkerPods:
         return self._view(job).pods.get(pod_name(job["metadata"]["name"], *worker.pod_key))
 
     def _view(self, job: Object) -> JobView:
-        return self._cache.view(_key(job))
-
-
-def _key(job: Object) -> Key:
-    return Key(job["metadata"]["namespace"], job["metadata"]["name"])
+        return self._cache.view(Key.of(job))
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -3,7 +3,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
@@ -11,7 +11,6 @@ from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
 from elasticjob.spec import CONTROLLER
 from elasticjob_operator.cluster.client import Listing
-from elasticjob_operator.cluster.jobs_by_node import JobsByNode
 from elasticjob_operator.job.view import JobView
 
 GONE_SECONDS = 60.0  # for so long a late answer may still contain a deleted object
@@ -26,6 +25,34 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, job: Object) -> "Key":
+        return cls(job["metadata"]["namespace"], job["metadata"]["name"])
+
+
+class JobsByNode:
+    """Each node with the jobs of its pods: an event of a node concerns few of the pods that there may be. A job is
+    there once for each of its pods, so that the last one ends it."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[Key, ...]] = {}  # of which most have one: a tuple takes the least memory
+
+    def move(self, job: Key, before: str, now: str) -> None:
+        """A pod of `job` was on the node `before`, and is on `now`; empty for none."""
+        if before == now:
+            return
+        if before:
+            left = list(self._jobs[before])
+            left.remove(job)
+            self._jobs[before] = tuple(left)
+            if not left:
+                del self._jobs[before]
+        if now:
+            self._jobs[now] = (*self._jobs.get(now, ()), job)
+
+    def on(self, nodes: Iterable[str]) -> set[Key]:
+        return {job for node in nodes for job in self._jobs.get(node, ())}
+
 
 class Deleted(NamedTuple):
     """The version in which an object was seen deleted, and when, in monotonic seconds."""
@@ -38,7 +65,7 @@ class Cache:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
-        self._by_node: JobsByNode[Key] = JobsByNode()
+        self._by_node = JobsByNode()
         self._gone: dict[str, Deleted] = {}  # by uid
         self._most_gone = MOST_GONE
 
@@ -59,7 +86,7 @@ class Cache:
         return (view.job for view in self._views.values() if view.job is not None)
 
     def note_job(self, job: Object, *, deleted: bool = False) -> Key:
-        key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
+        key = Key.of(job)
         view, uid = self._views[key], job["metadata"]["uid"]
         if deleted:
             self._note_gone(uid, _version_of(job))
@@ -77,7 +104,7 @@ class Cache:
         """Notes the job and returns True, if only its status's progress is newer than in the form before: nothing
         follows from that. Otherwise notes nothing and returns False. `job` may be the form that is known already, from
         the answer to the write."""
-        view = self._views.get(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+        view = self._views.get(Key.of(job))
         if view is None or view.job is None:
             return False
         if _version_of(view.job) == _version_of(job):

@@ -2,6 +2,7 @@
 """Which wanted workers and spares are absent, and why, for the status. Pure."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from elasticjob.blocker_reasons import Reason
 from elasticjob.reading.waits import Wait
@@ -12,7 +13,6 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import has_joined, is_between_stages
 from elasticjob.terms import RendezvousPhase, RequestType
 from elasticjob_operator.job import bad_nodes, quota
-from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.bad_nodes import BadNodesFound
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
@@ -20,6 +20,26 @@ from elasticjob_operator.job.sidecars import SidecarTroubles
 
 NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
 HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"
+
+
+@dataclass(slots=True)
+class AnnouncedReasons:
+    """The reasons already announced as events. Each is announced once between two rounds, however often it comes and
+    goes."""
+
+    round: int = -1
+    reasons: set[str] = field(default_factory=set)
+
+    def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
+        """The waits to announce now, as pairs of index and wait. `before`: the reason that the status already gives."""
+        if round != self.round:
+            self.round, self.reasons = round, {before}
+        found = []
+        for index, wait in waits.items():
+            if wait.is_news and wait.reason not in self.reasons:
+                self.reasons.add(wait.reason)
+                found.append((index, wait))
+        return found
 
 
 class Absences(Concern):

@@ -21,12 +21,12 @@ from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import pod_key_of, pod_name
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Event, Worker
+from elasticjob.rendezvous.words import first_few
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-NAMED = 3
 
 
 class BadNodesFound(NamedTuple):
@@ -139,8 +139,7 @@ def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec, record: Iterable[
     nodes = sorted(avoided(record)) if spec.avoid_nodes and spec.avoid_nodes.required else []
     if not nodes:
         return dict(waits)
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    said = f"spec.avoidNodes.required keeps it off {', '.join(nodes[:NAMED])}{more}"
+    said = f"spec.avoidNodes.required keeps it off {first_few(nodes)}"
     return {
         index: wait._replace(said=f"{wait.said}; {said}") if wait.reason is Reason.UNSCHEDULABLE else wait
         for index, wait in waits.items()

@@ -22,7 +22,7 @@ from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.stalls import Hang
-from elasticjob_operator.objects.budget import BUDGET
+from elasticjob_operator.objects.access import BUDGET
 from elasticjob_operator.objects.pods import access_name
 
 

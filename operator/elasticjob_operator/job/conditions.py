@@ -2,16 +2,17 @@
 """A job's conditions and its reason, in sentences: what it waits for, and what keeps workers away. Pure."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.blocker_reasons import ORDER, Reason
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import State, Worker, roster_of
-from elasticjob.rendezvous.barrier import silent_starts
+from elasticjob.rendezvous.barrier import silent_starts, unspoken
 from elasticjob.rendezvous.roster import Roster, current
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.rendezvous.words import round_of
+from elasticjob.rendezvous.words import first_few, round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.evictions import Budget, Protection, grace_over
 from elasticjob_operator.job.finishing import CONTAINERS_RUN, FINISHING, FinishingFound
@@ -19,7 +20,6 @@ from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY
-from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import PROGRESSING, Hang
 
 MISSING_SHOWN = 3
@@ -116,9 +116,19 @@ def silent_workers(roster: Roster, report: Report) -> list[Worker]:
 
 
 def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
-    """The sentence about `silent`, which is the result of `silent_workers`."""
-    enough = len(roster.joined) >= min_members(report.bounds, report.decision.state)
-    return silence(silent, report.started, report.spec.rendezvous.start_timeout_seconds, enough=enough)
+    """Which workers `silent` are, the result of `silent_workers`. Unless enough have joined without them, also when
+    that ends the job: some time after the last of them has started, if that is known.
+
+    The end is a time of day: a status is not rewritten for each second that passes.
+    """
+    told, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
+    if len(roster.joined) >= min_members(report.bounds, report.decision.state):
+        return told
+    since = max((report.started.get(one.pod_key, "") for one in silent), default="")
+    if not since:
+        return f"{told}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
+    ends = datetime.fromisoformat(since) + timedelta(seconds=seconds)
+    return f"{told}: the job fails at {ends:%Y-%m-%dT%H:%M:%SZ} (spec.rendezvous.startTimeoutSeconds is {seconds})"
 
 
 def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
@@ -233,7 +243,4 @@ def _who(spec: ElasticJobSpec, wait: Wait, indices: list[int]) -> str:
 
 
 def _names(whose: str, indices: list[int]) -> str:
-    if len(indices) == 1:
-        return f"{whose} {indices[0]}"
-    more = len(indices) - MISSING_SHOWN
-    return f"{whose}s {', '.join(map(str, indices[:MISSING_SHOWN]))}" + (f" and {more} more" if more > 0 else "")
+    return f"{whose if len(indices) == 1 else f'{whose}s'} {first_few(indices, MISSING_SHOWN)}"

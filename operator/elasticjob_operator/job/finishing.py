@@ -14,6 +14,7 @@ from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRec
 from elasticjob.blocker_reasons import Reason
 from elasticjob.rendezvous import Event, Member, Worker
 from elasticjob.rendezvous.endings import failed_after_success
+from elasticjob.rendezvous.words import first_few
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
@@ -98,18 +99,14 @@ def _sentence(report: Report, waited: list[int]) -> str:
     spec, state, known = report.spec, report.decision.state, _condition(report.before)
     since = datetime.fromisoformat(known.last_transition_time if known else report.now)
     ends = since + timedelta(seconds=spec.finish_seconds)
-    containers = f"the container of worker {waited[0]} goes on" if len(waited) == 1 else _several(waited)
+    several = f"the containers of workers {first_few(waited)} go on"
+    containers = f"the container of worker {waited[0]} goes on" if len(waited) == 1 else several
     if state.phase is RendezvousPhase.FORMING:
         told = f"stage {state.stage} waits for the next torchrun of each worker, and {containers} without one"
     else:
         all = "worker 0" if len(state.done) == 1 else f"all {len(state.done)} workers"
         told = f"torchrun has ended in success in {all}, and {containers}"
     return f"{told}, until {ends:%Y-%m-%dT%H:%M:%SZ} at most (spec.finishSeconds is {spec.finish_seconds})"
-
-
-def _several(waited: list[int]) -> str:
-    more = f" and {len(waited) - NAMED} more" if len(waited) > NAMED else ""
-    return f"the containers of workers {', '.join(map(str, waited[:NAMED]))}{more} go on"
 
 
 def _failure(spec: ElasticJobSpec, worker: Worker, times: int) -> str:

@@ -13,23 +13,12 @@ from elasticjob_operator.job.stalls import PROGRESSING
 
 
 class JobGauges(NamedTuple):
-    """The numbers of one job, read from its newest known object."""
+    """The state of one job, read from its newest known object. `numbers`: by the names of the metrics."""
 
     namespace: str
     name: str
     phase: str
-    world_size: int
-    waiting: int
-    spares: int
-    replicas: int
-    spare_replicas: int
-    min_replicas: int
-    round: int
-    restarts: int
-    max_restarts: int
-    invalid_records: int
-    hangs: int
-    network_fault: int
+    numbers: Mapping[str, int]
     step: int | None
     reported: Mapping[str, float]
     avoided_nodes: tuple[str, ...]
@@ -43,30 +32,24 @@ def gauges_of(job: Object) -> JobGauges:
     closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
     conditions = {(one.get("type"), one.get("status")) for one in status.get("conditions", ())}
     least = 0 if (FINISHING, "True") in conditions else max(1, spec.get("minReplicas", 1) - len(done))
-    return JobGauges(
-        namespace=job["metadata"]["namespace"],
-        name=job["metadata"]["name"],
-        phase=status.get("phase", "Pending"),
-        world_size=len(_members(agreed.get("participants"))) if closed else agreed.get("worldSize", 0),
-        waiting=agreed.get("waiting", 0),
-        spares=status.get("spares", 0),
-        replicas=spec.get("replicas", 0),
-        spare_replicas=spec.get("spareReplicas", 0),
-        min_replicas=least,
-        round=agreed.get("round", 0),
-        restarts=status.get("restarts", 0),
-        max_restarts=spec.get("maxRestarts", 3),
-        invalid_records=int(("WorkersValid", "False") in conditions),
-        hangs=int((PROGRESSING, "False") in conditions),
-        network_fault=int((CONNECTED, "False") in conditions),
-        step=progress.get("step"),
-        reported=progress.get("metrics") or {},
-        avoided_nodes=() if _has_ended(status) else _avoided(status),
-    )
-
-
-def _has_ended(status: Object) -> bool:
-    return status.get("phase") in ("Complete", "Failed")
+    numbers = {
+        "world_size": len(_members(agreed.get("participants"))) if closed else agreed.get("worldSize", 0),
+        "waiting": agreed.get("waiting", 0),
+        "spares": status.get("spares", 0),
+        "replicas": spec.get("replicas", 0),
+        "spare_replicas": spec.get("spareReplicas", 0),
+        "min_replicas": least,
+        "round": agreed.get("round", 0),
+        "restarts": status.get("restarts", 0),
+        "max_restarts": spec.get("maxRestarts", 3),
+        "invalid_records": int(("WorkersValid", "False") in conditions),
+        "hangs": int((PROGRESSING, "False") in conditions),
+        "network_fault": int((CONNECTED, "False") in conditions),
+    }
+    meta, phase = job["metadata"], status.get("phase", "Pending")
+    avoided = () if phase in ("Complete", "Failed") else _avoided(status)
+    step, reported = progress.get("step"), progress.get("metrics") or {}
+    return JobGauges(meta["namespace"], meta["name"], phase, numbers, step, reported, avoided)
 
 
 def _avoided(status: Object) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.failure_detector import able
 from elasticjob.rendezvous.model import PodKey
+from elasticjob.rendezvous.words import first_few
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
@@ -27,7 +28,6 @@ STANDS_SECONDS = 30.0  # until a suspicion is reported: a sidecar may be slow fo
 # from the forming of a round until its links can be trusted, and more for each member: late links cause suspicions
 SETTLE_SECONDS, SETTLE_SECONDS_EACH = 15.0, 0.02
 FORGET_SECONDS = 60.0  # if no round stands long enough to tell
-NAMED = 3
 
 
 class Suspicion(NamedTuple):
@@ -163,10 +163,9 @@ def _has_lived(state: State, member: Member) -> bool:
 
 def _sentence(job: str, rank0: Worker, cut_off: list[Worker]) -> str:
     address = rank0.address.partition("/")[0]
-    names = ", ".join(pod_name(job, *one.pod_key) for one in cut_off[:NAMED])
-    more = f" and {len(cut_off) - NAMED} more" if len(cut_off) > NAMED else ""
+    names = first_few([pod_name(job, *one.pod_key) for one in cut_off])
     pods, do, live = ("pod", "does", "both live") if len(cut_off) == 1 else ("pods", "do", "all live")
     return (
-        f"{pods} {names}{more} {do} not reach pod {pod_name(job, *rank0.pod_key)} at {address}, and {live}: a "
+        f"{pods} {names} {do} not reach pod {pod_name(job, *rank0.pod_key)} at {address}, and {live}: a "
         "NetworkPolicy, a firewall or the network between their nodes is in the way of that port"
     )

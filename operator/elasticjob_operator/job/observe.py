@@ -12,7 +12,7 @@ from elasticjob.api import ElasticWorkerStatus, PodFailurePolicy
 from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import pod_key_of
-from elasticjob.reading import Pod, Record, Said, Taint
+from elasticjob.reading import Labels, Pod, Record, Said, Taint
 from elasticjob.reading.validity import Reading, judge, problems_among
 from elasticjob.reading.waits import Wait, wait_of
 from elasticjob.reading.workers import worker_of
@@ -20,7 +20,6 @@ from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.drain import drain_of, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
-from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
 
 Nodes = defaultdict[str, set[str]]
@@ -193,3 +192,8 @@ def _unbelieved(worker: Worker, problem: str) -> Worker:
     return replace(
         worker, id=None, address="", request=None, heartbeat=None, suspects=(), ack=0, invalid=problem, matched=None
     )
+
+
+def topology_of(node: str, labels: Labels, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The node's values for `keys`, followed by its name; empty if there are no keys."""
+    return (*(labels.get(key, "") for key in keys), node) if keys else ()

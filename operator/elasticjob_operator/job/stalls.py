@@ -15,13 +15,13 @@ from elasticjob.blocker_reasons import Reason
 from elasticjob.heartbeats import record_seconds
 from elasticjob.rendezvous import Event, Worker
 from elasticjob.rendezvous.model import PodKey
+from elasticjob.rendezvous.words import first_few
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.concern import Concern
 from elasticjob_operator.job.report import Report
 
 PROGRESSING = "Progressing"
 MISSED_WRITES = 3  # of an asked member, after which its answer is not awaited
-NAMED = 3
 WORDS = {
     ProcessState.STOPPED: "is stopped",
     ProcessState.BLOCKED: "waits in the kernel, for a disk or a device",
@@ -151,8 +151,7 @@ def _lagging(answers: list[StallAnswer]) -> tuple[list[StallAnswer], str]:
 
 
 def _told(those: list[StallAnswer], how: Callable[[StallAnswer], str]) -> str:
-    more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
-    return ", ".join(f"worker {one.worker.index}{how(one)}{_waits(one)}" for one in those[:NAMED]) + more
+    return first_few([f"worker {one.worker.index}{how(one)}{_waits(one)}" for one in those])
 
 
 def _does(one: StallAnswer) -> str:

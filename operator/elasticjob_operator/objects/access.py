@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the access of a job's workers: they watch their own job, keep records, and reach each other's stores. Pure.
+"""Renders the access of a job's workers, which watch their own job, keep records, and reach each other's stores; and
+the PodDisruptionBudget that limits their evictions. Pure.
 
 A role cannot restrict a worker to its own record. The chart's admission policy does that.
 """
 
 from collections.abc import Iterator, Sequence
 
-from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
-from elasticjob.kube.paths import NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from elasticjob.api import GROUP, JOB_LABEL, JOB_UID_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
+from elasticjob.kube.paths import BUDGETS, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from elasticjob.objects import Object
 from elasticjob_operator.objects.pods import access_name, owner_reference, service_account
+
+BUDGET = "PodDisruptionBudget"
 
 
 def render_access(
@@ -18,15 +21,9 @@ def render_access(
     """Yields collection path and body of the service account (unless the template names one), role, role binding and
     network policy. `pull_secrets`: those of the namespace's default account, which pods without an account would
     use."""
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    namespace, name, meta = job["metadata"]["namespace"], job["metadata"]["name"], _metadata(job)
     role = access_name(name)
     account = service_account(name, spec)
-    meta = {
-        "name": role,
-        "namespace": namespace,
-        "labels": {JOB_LABEL: name},
-        "ownerReferences": [owner_reference(job)],
-    }
     if account == role:
         yield (
             SERVICE_ACCOUNTS.all(namespace),
@@ -65,6 +62,26 @@ def render_access(
         yield NETWORK_POLICIES.all(namespace), _network_policy(meta, name)
 
 
+def render_budget(job: Object, *, min_available: int) -> tuple[str, Object]:
+    """Collection path and body of a budget that keeps `min_available` of the job's ready pods from eviction; 0: none.
+
+    It is a number of pods and not a percentage: the cluster would take a percentage of `replicas`, without the spares.
+    It selects by the job's uid: otherwise each pod left by an earlier job of the name would allow the eviction of one
+    of this job's. Pods that are not ready may be evicted at any time, because no training runs in them.
+    """
+    namespace, name, uid = (job["metadata"][field] for field in ("namespace", "name", "uid"))
+    return BUDGETS.all(namespace), {
+        "apiVersion": "policy/v1",
+        "kind": BUDGET,
+        "metadata": _metadata(job),
+        "spec": {
+            "minAvailable": min_available,
+            "selector": {"matchLabels": {JOB_LABEL: name, JOB_UID_LABEL: uid}},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
 def change_of(found: Object, wanted: Object) -> Object | None:
     """What `found` has to become to grant what `wanted` grants, with its labels. None if it already does."""
     content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind", "metadata")}
@@ -76,6 +93,16 @@ def change_of(found: Object, wanted: Object) -> Object | None:
     if labels == there and all(found.get(key) == value for key, value in content.items()):
         return None
     return {**found, **content, "metadata": {**found["metadata"], "labels": labels}}
+
+
+def _metadata(job: Object) -> Object:
+    name = job["metadata"]["name"]
+    return {
+        "name": access_name(name),
+        "namespace": job["metadata"]["namespace"],
+        "labels": {JOB_LABEL: name},
+        "ownerReferences": [owner_reference(job)],
+    }
 
 
 def _network_policy(meta: Object, job: str) -> Object:

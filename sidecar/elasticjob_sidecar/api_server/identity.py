@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner of a worker's record, as the object states it: the pod and this incarnation of its sidecar."""
+"""The owner of a worker's record, as the object states it: the pod and this incarnation of its sidecar.
+
+Also its request to the operator, as a patch of the record and in words for the log.
+"""
 
 from dataclasses import dataclass
 
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
 from elasticjob.objects import Object
-from elasticjob_sidecar.api_server.requests import replacing
 
 # Makes the API server drop its record of managed fields, which takes two fifths of the cost of a write. Only the
 # sidecar writes a record. In a write of the status it has no effect.
@@ -80,3 +82,16 @@ def asking(stored: Object, request: WorkerRequest | None) -> Object:
 
 def _worker(metadata: Object, spec: Object) -> Object:
     return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
+
+
+def replacing(request: WorkerRequest | None) -> Object | None:
+    """`request` for a merge patch: absent fields are null, as those of the last request would stay otherwise."""
+    return None if request is None else request.model_dump(mode="json", by_alias=True)
+
+
+def in_words(request: WorkerRequest | None) -> str:
+    if request is None:
+        return "nothing"
+    after = "" if request.after is None else f" after round {request.after}"
+    round_ = "" if request.round is None else f" round {request.round}"
+    return f"{request.type}{after}{round_}" + (f" ({request.cause})" if request.cause else "")

@@ -26,12 +26,10 @@ from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavail
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
-from elasticjob_sidecar.api_server.identity import Identity, asking
-from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, StatusPace
+from elasticjob_sidecar.api_server.identity import Identity, asking, in_words
 from elasticjob_sidecar.api_server.remedies import explained
-from elasticjob_sidecar.api_server.requests import in_words
 from elasticjob_sidecar.api_server.retry import RequestTries
-from elasticjob_sidecar.api_server.worker_status import ScriptProgress, WorkerStatus
+from elasticjob_sidecar.api_server.worker_status import SHORTEST_SHARE, StatusPace, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -76,10 +74,6 @@ class WorkerRecord:
             self._request, self._wishes = request, self._wishes + 1
             self._wish.set()
 
-    def handed(self, round: int, rank: int) -> None:
-        """The round and rank handed to the trainer. Written within seconds."""
-        self._say(handed=(round, rank))
-
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """The job's size, and its seconds without a heartbeat until a worker is lost."""
         self._beats.job_size, self._beats.job_worker_lost = replicas, worker_lost
@@ -107,30 +101,12 @@ class WorkerRecord:
         """Seconds between two writes of the status."""
         return self._beats.seconds(self._status, self._written_status)
 
-    def report(self, progress: ScriptProgress) -> None:
-        """A report of the script. Rank 0's stands for the job, and is written within seconds."""
-        self._say(progress=progress)
-
-    def connected(self, round: int) -> None:
-        """Rank 0: all training processes of a round have connected to its store. Written within seconds."""
-        self._say(connected=round)
-
-    def stepped(self, round: int) -> None:
-        """The script has taken a step in a round. Rank 0's stands for the job, and is written within seconds."""
-        self._say(stepped=round)
-
-    def live(self, round: int) -> None:
-        """All training processes have opted in, in a round, to live through changes. Written within seconds."""
-        self._say(live=round)
-
-    def decide(self, **fields: Any) -> None:
-        """Fields of the status that concerns decide, such as how far this worker is in a round without steps. Written
-        within seconds; None is not urgent."""
-        self._say(**fields)
-
-    def learned(self, imports: str) -> None:
-        """The script's imports. Written within seconds."""
-        self._say(imports=imports)
+    def say(self, **fields: Any) -> None:
+        """Change fields of the `WorkerStatus` that are not urgent. Those that tell anything are written within
+        seconds; of the script's reports only rank 0's, which stands for the job."""
+        self._status = replace(self._status, **fields)
+        if self._owes_report or (self._beats.quiet and self._status.has_update(self._written_status)):
+            self._wish.set()
 
     def ack(self, ping: int) -> bool:
         """Ack a ping of this worker. Written at once. Returns False if that was written before."""
@@ -161,12 +137,6 @@ class WorkerRecord:
 
         async with self._written:
             await self._written.wait_for(done)
-
-    def _say(self, **fields: Any) -> None:
-        """Change fields that are not urgent. The next write may be due sooner."""
-        self._status = replace(self._status, **fields)
-        if self._owes_report or (self._beats.quiet and self._status.has_update(self._written_status)):
-            self._wish.set()
 
     def _hurry(self) -> None:
         """There is an urgent update: end the pause, and soon end a write that is not urgent."""

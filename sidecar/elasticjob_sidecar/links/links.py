@@ -14,9 +14,9 @@ import logging
 import random
 from collections.abc import Callable
 from math import ceil
-from typing import Protocol
 
 from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
+from elasticjob_sidecar.api_server.job_watch import JobWatch
 from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.links.link import Link
@@ -33,14 +33,6 @@ log = logging.getLogger(__name__)
 SAY_SECONDS = 0.5  # between two changes of the suspects: many silent members would cause a write each
 
 
-class StatusWatch(Protocol):
-    def again(self) -> None:
-        """The status may have changed unnoticed: list again."""
-
-    def calm(self, calm: bool) -> None:
-        """Whether all links are heard: their silence would then reveal updates that the watch misses."""
-
-
 class PeerLinks:
     """`worker_lost` returns the seconds that the job or the trainer has set. `suspect` takes all members that are
     suspected now. `watch` watches the job's status."""
@@ -52,7 +44,7 @@ class PeerLinks:
         metrics: Metrics,
         worker_lost: Callable[[], float | None],
         suspect: Callable[[Members], None],
-        watch: StatusWatch,
+        watch: JobWatch,
     ) -> None:
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._worker_lost, self._suspect, self._watch = worker_lost, suspect, watch

@@ -20,7 +20,6 @@ from elasticjob.api import (
     RequestType,
     WorkerRequest,
 )
-from elasticjob_sidecar.membership.answers import final_answer
 from elasticjob_sidecar.membership.model import (
     NO_LIMITS,
     UNKNOWN_TORCHRUN,
@@ -35,6 +34,7 @@ from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Refused, last_formed_of, no_round, superseded, trainer_lives
 from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
+from elasticjob_sidecar.membership.view import final_answer
 from elasticjob_torch.wire import NO_FAILURE, Code, Failure
 
 SUCCESSOR_SECONDS = 5.0

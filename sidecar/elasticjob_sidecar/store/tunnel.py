@@ -12,6 +12,7 @@ exists is held until then: closing it makes the client write two C++ stacks to t
 
 import asyncio
 import logging
+from collections import Counter
 
 from elasticjob.api import Member
 from elasticjob.kube.retry import Backoff, RetryPolicy
@@ -19,7 +20,6 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.store.forwards import Forwards
 from elasticjob_sidecar.store.transport import Claim, PeerTransport, admission_seconds
@@ -33,6 +33,28 @@ MARGIN_SECONDS = 1.0  # the trainer's connection is kept this much longer than i
 RETRY = RetryPolicy(0.02, 0.2)
 DIAL_SECONDS = 2.0
 CONNECTIONS = 1024  # from this pod's processes to the store; each is a connection at rank 0 as well
+
+
+class Callers:
+    """Which training processes have connected to the round's store, as rank 0's sidecar sees it.
+
+    A process connects when it makes its process group. An agent connects only at its end, except where workers may have
+    different numbers of processes: then all agents connect at the start. `processes`: of each worker, 0 if unknown.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._needed = processes or 2  # an agent, and at least one of its processes
+        self._round = 0
+        self._came: Counter[Member] = Counter()
+
+    def came(self, round: int, member: Member, members: int) -> bool:
+        """Note a connection of a member of `round`. Returns whether it was the last one that all `members` needed."""
+        if round != self._round:
+            self._round, self._came = round, Counter()
+        self._came[member] += 1
+        if self._came[member] != self._needed:
+            return False
+        return sum(number >= self._needed for number in self._came.values()) == members
 
 
 class Tunnel:

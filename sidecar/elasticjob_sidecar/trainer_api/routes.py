@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -30,6 +31,7 @@ STATUS: dict[str, int] = {code: refusal.status for code, refusal in wire.REFUSAL
 
 M = TypeVar("M", bound=wire.Message)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer = Callable[[Any], Awaitable[wire.Message | None]]  # to a call's message; None: 204
 
 
 class TrainerApi:
@@ -42,15 +44,15 @@ class TrainerApi:
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=wire.BODY_BYTES, middlewares=[_errors])
-        for call, handler in self._handlers().items():
+        handlers: dict[wire.Call, Handler] = {wire.EVENTS: self.events, wire.WATCH: self.watch, wire.VIEW: self.view}
+        handlers |= {call: partial(_answer, call, answer) for call, answer in self._answers().items()}
+        for call, handler in handlers.items():
             app.router.add_route(call.method, call.path, handler)
         return app
 
-    def _handlers(self) -> dict[wire.Call, Handler]:
+    def _answers(self) -> dict[wire.Call, Answer]:
         return {
-            wire.EVENTS: self.events,
             wire.JOIN: self.join,
-            wire.VIEW: self.view,
             wire.POST_STORE: self.post_store,
             wire.ASK_STORE: self.ask_store,
             wire.FINISH: self.finish,
@@ -59,7 +61,6 @@ class TrainerApi:
             wire.LIVE: self.live,
             wire.IMPORTS: self.imports,
             wire.PROCESSES: self.processes,
-            wire.WATCH: self.watch,
             wire.SAVED: self.saved,
             wire.PROGRESS: self.progress,
         }
@@ -86,10 +87,8 @@ class TrainerApi:
         finally:
             driver.unwatch(stream)
 
-    async def saved(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Saved, request)
+    async def saved(self, asked: wire.Saved) -> None:
         self._driver.saved(asked.script, asked.round)
-        return web.Response(status=204)
 
     async def _tell(
         self, request: web.Request, view_now: Callable[[], wire.Message | None], goes_on: Callable[[], bool]
@@ -122,13 +121,12 @@ class TrainerApi:
                 async with asyncio.timeout_at(wrote + wire.COMMENT_SECONDS):
                     await next_change.wait()
 
-    async def join(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Join, request)
+    async def join(self, asked: wire.Join) -> wire.Round:
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
         cause, failure = RequestCause(asked.cause), _failure(asked)
         handed = await self._driver.join(asked.trainer, asked.after, cause, timeout, limits, failure, asked.live)
-        answer = wire.Round(
+        return wire.Round(
             number=handed.round,
             rank=handed.rank,
             world_size=handed.world_size,
@@ -137,7 +135,6 @@ class TrainerApi:
             store=self._store,
             master_address=handed.master_address,
         )
-        return web.json_response(answer.to_json())
 
     async def view(self, request: web.Request) -> web.Response:
         now = self._driver.standing
@@ -146,55 +143,44 @@ class TrainerApi:
         view, ours = view_of(now, self._driver.api_away), wire.Ours(rank=rank, job=self._job, run_id=self._run_id)
         return web.json_response((view.to_json() if view is not None else {}) | ours.to_json())
 
-    async def post_store(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.PostedStore, request)
+    async def post_store(self, asked: wire.PostedStore) -> None:
         self._driver.store_posted(asked.trainer, asked.round, asked.port)
-        return web.Response(status=204)
 
-    async def ask_store(self, request: web.Request) -> web.Response:
-        asked = _query(wire.AskedStore, request)
+    async def ask_store(self, asked: wire.AskedStore) -> wire.StoreAddress:
         await self._tunnel.wait_for_store(asked.round, asked.timeout)
-        return web.json_response(self._store.to_json())
+        return self._store
 
-    async def leave(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Leave, request)
+    async def leave(self, asked: wire.Leave) -> None:
         await self._driver.leave(asked.trainer, RequestCause(asked.cause), asked.timeout, _failure(asked))
-        return web.Response(status=204)
 
-    async def finish(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Finish, request)
+    async def finish(self, asked: wire.Finish) -> None:
         await self._driver.finish(asked.trainer, asked.round, asked.timeout)
-        return web.Response(status=204)
 
-    async def close(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Close, request)
+    async def close(self, asked: wire.Close) -> None:
         await self._driver.close(asked.trainer, asked.timeout)
-        return web.Response(status=204)
 
-    async def live(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Live, request)
+    async def live(self, asked: wire.Live) -> None:
         self._driver.lives(asked.trainer, asked.round)
-        return web.Response(status=204)
 
-    async def imports(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Imports, request)
+    async def imports(self, asked: wire.Imports) -> None:
         self._driver.learned(asked.imports)
-        return web.Response(status=204)
 
-    async def processes(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.Processes, request)
+    async def processes(self, asked: wire.Processes) -> None:
         self._driver.looked(asked.trainer, asked.round, ProcessState(asked.state), asked.local_rank)
-        return web.Response(status=204)
 
-    async def progress(self, request: web.Request) -> web.Response:
-        asked = await _body(wire.ProgressReport, request)
+    async def progress(self, asked: wire.ProgressReport) -> None:
         self._driver.report(ScriptProgress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
-        return web.Response(status=204)
 
 
 def _failure(asked: wire.Join | wire.Leave) -> wire.Failure:
     kind = asked.failure_kind or wire.FailureKind.UNKNOWN
     return wire.Failure(plain(asked.detail or "", wire.DETAIL_LENGTH), asked.exit_code, kind)
+
+
+async def _answer(call: wire.Call, answer: Answer, request: web.Request) -> web.Response:
+    assert call.sends is not None
+    said = await answer(_query(call.sends, request) if call.method == "GET" else await _body(call.sends, request))
+    return web.Response(status=204) if said is None else web.json_response(said.to_json())
 
 
 async def _body(message: type[M], request: web.Request) -> M:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from elasticjob.api import ElasticJobSpec
 from elasticjob_cli.app import cli
 from elasticjob_cli.errors import CliError
+from elasticjob_cli.plans.changes import check, leavers, plan
 from elasticjob_cli.plans.manifest import Wish, command, manifest
-from elasticjob_cli.plans.scaling import check, leavers, plan
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import formed, forming, joins, pod, record
 

@@ -18,7 +18,7 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import answer
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.quota import UNLIMITED, Allowance

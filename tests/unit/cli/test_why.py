@@ -16,7 +16,7 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Leader
 from elasticjob_cli.why.answer import answer
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
 from support.cli_jobs import NOW, ago, blocker, formed, forming, joins, pod, record, scene

@@ -6,7 +6,7 @@ import pytest
 
 from elasticjob.blocker_reasons import Reason
 from elasticjob_cli.why.answer import why
-from elasticjob_cli.why.reasons import LocalReason
+from elasticjob_cli.why.rows import LocalReason
 from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 from support.scenes import FOLDER, load
 

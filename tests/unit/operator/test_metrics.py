@@ -41,7 +41,7 @@ def samples(name: str) -> list[tuple[Labels, float]]:
 def test_a_job_that_trains_is_not_below_its_minimum(agreed: Object, world_size: int, least: int) -> None:
     """As the alert compares them."""
     found = gauges_of(job(minReplicas=3) | {"status": {"phase": "Running", "rendezvous": agreed}})
-    assert (found.world_size, found.min_replicas) == (world_size, least)
+    assert (found.numbers["world_size"], found.numbers["min_replicas"]) == (world_size, least)
 
 
 def test_each_thing_that_is_observed_has_a_metric() -> None:
@@ -67,8 +67,8 @@ def test_what_runs_is_told_by_its_versions() -> None:
 
 def test_the_queue_has_the_names_that_dashboards_know() -> None:
     before = {name: total(name) for name in QUEUE}
-    metrics.step_began(0.5)
-    metrics.step_failed()
+    metrics.QUEUE_SECONDS.observe(0.5)
+    metrics.QUEUE_RETRIES.inc()
     counted = {name: total(name) - before[name] for name in QUEUE}
     assert list(counted.values()) == [1.0, 0.5, 1.0]
     metrics.begin_term(tuple, lambda: 7, lambda: 0)
@@ -112,7 +112,7 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
     assert samples("elasticjob_job_world_size") == []
     jobs.known, jobs.each = lambda: [gauges_of(one)], True
     named = {"job_namespace": "ml", "job_name": "digits"}
-    shown = {name: samples(f"elasticjob_job_{name}") for name, _, _ in metrics.JOB_GAUGES}
+    shown = {name: samples(f"elasticjob_job_{name}") for name in metrics.JOB_GAUGES}
     values = {name: found[0][1] for name, found in shown.items() if found[0][0] == named}
     assert values == {
         "world_size": 3,

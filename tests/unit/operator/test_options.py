@@ -49,7 +49,7 @@ def test_a_variable_is_checked_as_a_flag_is(variable: str, value: str, capsys: p
 def test_a_wrong_duration_of_the_lease_is_named(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([*WITH_IMAGE, f"--lease-seconds={given}"], {})
-    assert f"--lease-seconds {given!r} is no whole number from 5 to 60" in capsys.readouterr().err
+    assert f"--lease-seconds: {given!r} is no whole number from 5 to 60" in capsys.readouterr().err
     assert parse([*WITH_IMAGE, "--lease-seconds=5"], {}).lease_seconds == 5
 
 
@@ -70,7 +70,7 @@ def test_the_sidecars_security_context_has_a_default_and_null_in_it_is_left_out(
 def test_a_wrong_security_context_is_named(given: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([*WITH_IMAGE, "--sidecar-security-context", given], {})
-    assert f"--sidecar-security-context {given!r}: {sentence}" in capsys.readouterr().err
+    assert f"--sidecar-security-context: {given!r} {sentence}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_wrong_resources_are_named(given: str, sentence: str, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         parse([*WITH_IMAGE, "--sidecar-resources", given], {})
     said = capsys.readouterr().err
-    assert f"--sidecar-resources {given!r}: " in said
+    assert "--sidecar-resources: " in said
     assert sentence in said
 
 
@@ -109,4 +109,4 @@ def test_metrics_are_secured_where_it_is_wanted(capsys: pytest.CaptureFixture[st
     assert "--metrics-port 8080 is the --health-port, whose pages are open to all" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         parse([*WITH_IMAGE, "--metrics-port=none"], {})
-    assert "--metrics-port 'none' is not a port number" in capsys.readouterr().err
+    assert "--metrics-port: 'none' is no whole number from 1 to 65535" in capsys.readouterr().err

@@ -27,22 +27,29 @@ from elasticjob_torch.agent.joined import BACKEND
 from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
-from elasticjob_torch.agent.prestarting import never_prestarts
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
 from elasticjob_torch.agent.state_machine import CannotRunHere
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.environment import HandedOn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
-    from elasticjob_torch.agent.prestarting import SwitchOn
+    from elasticjob_torch.agent.prestarting import Prestarting
 
 log = logging.getLogger(__name__)
 
 
-def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_prestarts) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process. ``switch_on`` begins to prestart processes, if the job wants that.
+def create_handler(
+    params: RendezvousParameters,
+    switch_on: Callable[[Callable[[list[str]], bool]], Prestarting | None] = lambda _: None,
+) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process.
+
+    ``switch_on`` begins to prestart processes, and returns None if the job does not want that, or if it is impossible.
+    Its argument receives the script's imports, and returns whether they are taken.
 
     Raises:
         SystemExit: with one sentence, if an option is wrong, another torchrun of this pod takes part in the job, or no

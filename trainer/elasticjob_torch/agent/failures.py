@@ -2,8 +2,10 @@
 """The failures of training processes that torch's agent notices: it only logs them, and tells its rendezvous nothing.
 
 The agent makes a ``ProcessFailure`` for each process that ended in failure, from the error file that the process left.
-For a process that it stops it learns only the signal; so before it is stopped, such a process is asked for the
-exception in flight.
+For a process that it stops it learns only the signal, though such a process may be in a ``finally`` for long, while its
+peers see the connection break and fail first. So before it is stopped, it is asked for the exception in flight, by a
+signal of our own. A handler for SIGTERM would not help: Python runs it only between two of its own instructions, so a
+process that waits in C would no longer end. One that does not answer because it waits in C has no exception in flight.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.in_flight import ask_for_exceptions
-from elasticjob_torch.agent.record import LAST_WORDS
+from elasticjob_torch.agent.processes import descendants, main_thread_of
+from elasticjob_torch.agent.record import ASKED, LAST_WORDS
+from elasticjob_torch.agent.stacks import has_signal, send
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
 
 _NO_FILE = "<N/A>"
 _SIGNALLED = 128  # plus the signal's number: the exit code of a process that a signal ended, as shells report it
@@ -33,6 +37,42 @@ _BROKEN = re.compile(
     r"|communicator was aborted|collective operation timeout|timed out (waiting|after .* waiting)|connect timeout",
     re.IGNORECASE,
 )
+_LOOK_SECONDS = 0.002
+_ASLEEP_LOOKS = 5  # in a row: it woke up for the signal, and waits in C again
+_TICKS = 5  # of processor time, 10 ms each: it computes in C
+_MOST_SECONDS = 2.0  # on a machine so busy that it did not run
+
+
+def ask_for_exceptions(started: Iterable[int]) -> None:
+    """Return once each of the processes (or the one below it, if a wrapper was started) has answered or cannot."""
+    asked = [_Asked(process) for process in map(_hearing, started) if process and send(process, ASKED)]
+    deadline = time.monotonic() + _MOST_SECONDS
+    while asked and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        asked = [one for one in asked if one.may_answer()]
+
+
+class _Asked:
+    """A process that has been asked."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._used = main_thread_of(process)[1]
+        self._asleep = 0
+
+    def may_answer(self) -> bool:
+        """Look at it once more. False if it cannot answer, and also if it has answered."""
+        if not has_signal(self._process, "SigCgt", ASKED):  # the answer's last step, or its end
+            return False
+        state, used = main_thread_of(self._process)
+        waits = state == "S" and not has_signal(self._process, "ShdPnd", ASKED)
+        self._asleep = self._asleep + 1 if waits else 0
+        return self._asleep < _ASLEEP_LOOKS and used - self._used < _TICKS
+
+
+def _hearing(started: int) -> int:
+    """Return the process that catches the signal, 0 if there is none."""
+    return next((one for one in (started, *descendants(started)) if has_signal(one, "SigCgt", ASKED)), 0)
 
 
 class _Seen(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
 
 class Prestarting(Protocol):
@@ -26,18 +26,3 @@ class Prestarting(Protocol):
 
     def close(self) -> None:
         """End all prestarted processes. May be called again."""
-
-
-class SwitchOn(Protocol):
-    """Begins to prestart processes."""
-
-    def __call__(self, on_learned: Callable[[list[str]], bool]) -> Prestarting | None:
-        """Return None if the job does not want that, or if it is impossible.
-
-        ``on_learned`` receives the script's imports, and returns whether they are taken.
-        """
-
-
-def never_prestarts(on_learned: Callable[[list[str]], bool]) -> Prestarting | None:
-    """Prestart nothing."""
-    return None

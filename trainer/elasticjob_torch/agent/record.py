@@ -3,7 +3,7 @@
 
 Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor if a framework shows the exception itself;
 argparse ends by such an exit too. In these cases the last line on stderr is kept, if Python wrote it. When the agent
-asks, as it is about to stop the process, the exception in flight is kept (`in_flight`).
+asks, as it is about to stop the process, the exception in flight is kept (`failures`).
 
 ``sitecustomize`` calls this at the start of each Python process: so it must be cheap, and imports no torch.
 """

@@ -37,10 +37,13 @@ def hears(process: int) -> bool:
 
 def ask_for_stacks(process: int) -> bool:
     """Ask a process, unless it does not catch the signal; return whether it was asked."""
-    if not hears(process):
-        return False
+    return hears(process) and send(process, NUMBER)
+
+
+def send(process: int, number: int) -> bool:
+    """Send a process the signal; return False if there is no such process."""
     try:
-        os.kill(process, NUMBER)
+        os.kill(process, number)
     except OSError:
         return False
     return True

@@ -27,15 +27,15 @@ import socket
 import ssl
 import threading
 import time
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
-
-from elasticjob_torch.kubernetes.jitter import uniform
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from elasticjob_torch.kubernetes.access import InClusterConfig
     from elasticjob_torch.kubernetes.clock import SharedClock
+
 
 ANSWER_SECONDS = 5.0
 _REACHED_SECONDS = 10
@@ -50,6 +50,9 @@ _PROBES = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": _REACHED_SECONDS * 1000,  # for sent data, and with probes also for an idle connection
 }
+# For the random parts of pauses. Python's shared generator is the script's: a script that seeds it in each process
+# alike would make all of them pause alike.
+uniform = SystemRandom().uniform
 
 
 class ApiError(Exception):

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousStateError, dynamic_rendezvous
 
-from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Rejected
+from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Rejected, uniform
 from elasticjob_torch.kubernetes.clock import now
 from elasticjob_torch.kubernetes.heartbeats import PREFIX, SLOW_SECONDS, Pace, judged, key_of, read_times
-from elasticjob_torch.kubernetes.jitter import uniform
 from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, name_of_node, read_kept
 
 if TYPE_CHECKING:

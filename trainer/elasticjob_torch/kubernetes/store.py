@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch.distributed import DistNetworkError, DistStoreError, Store
 
-from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Unavailable
+from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Unavailable, uniform
 from elasticjob_torch.kubernetes.config_map import Content
-from elasticjob_torch.kubernetes.jitter import uniform
 from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
 
 if TYPE_CHECKING:

@@ -186,13 +186,7 @@ class Sender:
         return None if self._progress is None else max(0.0, self._due - time.monotonic())
 
     def _send(self, progress: ReportedProgress) -> bool:
-        report = wire.ProgressReport(
-            local_rank=self._local_rank,
-            step=progress.step,
-            total=progress.total,
-            waits=progress.waits,
-            metrics=dict(progress.metrics),
-        )
+        report = wire.ProgressReport(local_rank=self._local_rank, **progress._asdict())
         return self._post(wire.PROGRESS, report, 0)
 
     def _post(self, call: wire.Call, said: wire.Message, patience: float) -> bool:

@@ -78,6 +78,15 @@ class Tries:
         return pause
 
 
+@contextlib.contextmanager
+def _as_refused() -> Iterator[None]:
+    """Refuse an invalid message here, in the words that the sidecar would use."""
+    try:
+        yield
+    except wire.InvalidMessage as error:
+        raise SidecarRefusal(wire.Code.BAD_REQUEST, str(error), "") from None
+
+
 class Calls(ABC):
     """The trainer's side of the sidecar's API.
 
@@ -102,6 +111,7 @@ class Calls(ABC):
             TimedCall("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience)
         )
 
+    @_as_refused()
     def join(
         self,
         after: int,
@@ -119,75 +129,55 @@ class Calls(ABC):
         place of the job's. ``failure``: what failed in its processes. ``live``: all training processes run, and live on
         into that round.
         """
-        with _as_refused():
-            join = wire.Join(
-                trainer=self.trainer,
-                after=after,
-                cause=cause,
-                timeout=timeout,
-                detail=failure.detail or None,
-                exit_code=failure.exit_code,
-                failure_kind=failure.kind if failure.detail else None,
-                live=live,
-                last_call=limits.get("last_call"),
-                worker_lost=limits.get("worker_lost"),
-            )
+        more = _told(failure) | dict(limits)
+        join = wire.Join(trainer=self.trainer, after=after, cause=cause, timeout=timeout, live=live, **more)
         within = timeout + wire.MARGIN_SECONDS
         call = TimedCall("POST", wire.JOIN.path, join.to_json(), _reading(wire.Round), within, self.patience)
         return self._make(call, still_waiting)
 
+    @_as_refused()
     def post_store(self, round_number: int, port: int) -> None:
         """Tell that this agent, rank 0 of the round, serves the round's store at a loopback port."""
-        with _as_refused():
-            posted = wire.PostedStore(trainer=self.trainer, round=round_number, port=port)
+        posted = wire.PostedStore(trainer=self.trainer, round=round_number, port=port)
         return self.post(wire.POST_STORE, posted, self.patience)
 
+    @_as_refused()
     def await_store(self, round_number: int, timeout: float) -> wire.StoreAddress:
         """Wait, at most ``timeout`` seconds, until the round's store answers; return its address."""
-        with _as_refused():
-            query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
+        query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
         within = timeout + wire.MARGIN_SECONDS
         target = f"{wire.ASK_STORE.path}?{query}"
         return self._make(TimedCall("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
 
+    @_as_refused()
     def leave(self, cause: wire.LeaveCause, timeout: float, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
-        with _as_refused():
-            leave = wire.Leave(
-                trainer=self.trainer,
-                cause=cause,
-                detail=failure.detail or None,
-                exit_code=failure.exit_code,
-                failure_kind=failure.kind if failure.detail else None,
-                timeout=timeout,
-            )
+        leave = wire.Leave(trainer=self.trainer, cause=cause, timeout=timeout, **_told(failure))
         return self._record(wire.LEAVE, leave, timeout)
 
+    @_as_refused()
     def finish(self, round_number: int, timeout: float) -> None:
         """Tell that this agent's work of the round is done; return when it is recorded."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
-        with _as_refused():
-            finish = wire.Finish(trainer=self.trainer, round=round_number, timeout=timeout)
+        finish = wire.Finish(trainer=self.trainer, round=round_number, timeout=timeout)
         return self._record(wire.FINISH, finish, timeout)
 
+    @_as_refused()
     def close(self, timeout: float) -> None:
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
-        with _as_refused():
-            close = wire.Close(trainer=self.trainer, timeout=timeout)
-        return self._record(wire.CLOSE, close, timeout)
+        return self._record(wire.CLOSE, wire.Close(trainer=self.trainer, timeout=timeout), timeout)
 
+    @_as_refused()
     def tell_live(self, round_number: int) -> None:
         """Tell that all training processes of the round have opted in to live through changes of the group."""
-        with _as_refused():
-            said = wire.Live(trainer=self.trainer, round=round_number)
-        return self.post(wire.LIVE, said, self.patience)
+        return self.post(wire.LIVE, wire.Live(trainer=self.trainer, round=round_number), self.patience)
 
+    @_as_refused()
     def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
         """Tell the state of the round's training processes: that of the one most at fault."""
-        with _as_refused():
-            said = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
+        said = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
         return self.post(wire.PROCESSES, said, self.patience)
 
     def tell_imports(self, names: Iterable[str]) -> None:
@@ -202,15 +192,6 @@ class Calls(ABC):
     def _record(self, call: wire.Call, said: wire.Message, timeout: float) -> None:
         within = timeout + wire.MARGIN_SECONDS  # the sidecar reports earlier that the API server does not answer
         return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
-
-
-@contextlib.contextmanager
-def _as_refused() -> Iterator[None]:
-    """Refuse an invalid message here, in the words that the sidecar would use."""
-    try:
-        yield
-    except wire.InvalidMessage as error:
-        raise SidecarRefusal(wire.Code.BAD_REQUEST, str(error), "") from None
 
 
 class SidecarClient(Calls):
@@ -255,6 +236,11 @@ class SidecarClient(Calls):
             raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+
+def _told(failure: wire.Failure) -> dict[str, Any]:
+    kind = failure.kind if failure.detail else None
+    return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}
 
 
 def _fitting(names: Iterable[str]) -> list[str]:

@@ -7,8 +7,10 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import socket
+import stat
 import subprocess
 import time
 import uuid
@@ -16,11 +18,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.environment import START
-from elasticjob_torch.warm.inherited import inherited, kind
 from elasticjob_torch.warm.orders import PRESTARTED, decode, encode, unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,56 @@ _DESCRIPTOR = 40  # of the socket in the process: above those that a script will
 _KEPT = 2  # descriptors after it, where a prestarted process keeps its outputs
 _SEND_SECONDS = 2.0
 _END_SECONDS = 2.0
+_STATUS = {
+    "Umask": "umask",
+    "Uid": "user",
+    "Gid": "group",
+    "Groups": "groups",
+    "SigBlk": "blocked signals",
+    "SigIgn": "ignored signals",
+    "CapPrm": "capabilities",
+    "CapBnd": "capabilities",
+    "NoNewPrivs": "privileges",
+    "Seccomp": "system calls",
+    "Cpus_allowed": "CPUs",
+    "Mems_allowed": "memory nodes",
+}
+
+
+def inherited() -> dict[str, Any]:
+    """Return what a process would inherit, besides arguments, environment and descriptors, if this thread started it.
+
+    Raises:
+        OSError: the working directory is gone, or there is no /proc.
+    """
+    found: dict[str, Any] = {
+        "working directory": os.getcwd(),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduling": os.sched_getscheduler(0),
+    }
+    for name in sorted(each for each in dir(resource) if each.startswith("RLIMIT_")):
+        found[name] = resource.getrlimit(getattr(resource, name))
+    for path, names in (
+        ("/proc/thread-self/status", _STATUS),
+        ("/proc/self/cgroup", {}),
+        ("/proc/self/oom_score_adj", {}),
+    ):
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read()
+        if not names:
+            found[path] = text
+        for line in text.splitlines() if names else ():
+            name, _, value = line.partition(":")
+            if name in names:
+                found[names[name]] = (*found.get(names[name], ()), value.split())
+    return found
+
+
+def kind(descriptor: int) -> tuple[int, bool, int]:
+    """Return the properties that Python's output on a descriptor depends on: the kind of file, whether it is a
+    terminal, and its block size."""
+    status = os.fstat(descriptor)
+    return stat.S_IFMT(status.st_mode), os.isatty(descriptor), status.st_blksize
 
 
 @dataclass(frozen=True)

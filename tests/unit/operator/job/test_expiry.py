@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob_operator.job.expiry import expires_in
+from elasticjob_operator.actions.expiry import expires_in
 from support.operator_objects import job
 
 ENDED = "2026-01-02T03:04:05Z"

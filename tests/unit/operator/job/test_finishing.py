@@ -118,9 +118,9 @@ def test_no_minimum_is_missed_while_containers_upload() -> None:
     world.succeed(0, 1)
     world.join(0, stage=2)
     body = job(minReplicas=2) | {"status": told(world).dump()}
-    assert (gauges_of(body).world_size, gauges_of(body).min_replicas) == (0, 0)
+    assert [gauges_of(body).numbers[name] for name in ("world_size", "min_replicas")] == [0, 0]
 
 
 def test_who_is_finishing_is_missed_no_more_than_who_has_finished() -> None:
     status = {"phase": "Forming", "rendezvous": {"round": 2, "finishing": "0/a", "finished": "1/b"}}
-    assert gauges_of(job(minReplicas=4) | {"status": status}).min_replicas == 2
+    assert gauges_of(job(minReplicas=4) | {"status": status}).numbers["min_replicas"] == 2

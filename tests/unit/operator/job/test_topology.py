@@ -2,8 +2,7 @@
 """Where workers are, read from the labels of their nodes; only of jobs whose ranks are laid out by it."""
 
 from elasticjob.reading import Node
-from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.topology import topology_of
+from elasticjob_operator.job.observe import Observer, topology_of
 from support.operator_objects import job, pod, record, see, trainer, view_of
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"

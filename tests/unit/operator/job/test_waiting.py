@@ -11,7 +11,7 @@ from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob.reading import Pod, Termination
 from elasticjob.reading.waits import KINDS, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.job.announced import AnnouncedReasons
+from elasticjob_operator.job.absent import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, trainer, view_of
 from support.waiting_pods import BACK_OFF, CAUSES, ENDED, STAGE_FINISHED, init, unscheduled

@@ -50,7 +50,7 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
     async with running(record := pinged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
-        record.handed(4, 1)
+        record.say(handed=(4, 1))
         await asyncio.sleep(6)
         assert (status(kube)["round"], status(kube)["rank"]) == (4, 1)
         await asyncio.sleep(60)
@@ -251,7 +251,7 @@ async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
         await record.written()
         record.suspect(TWO)
         record.ack(7)
-        record.report(ScriptProgress(step=5))
+        record.say(progress=ScriptProgress(step=5))
         await at_once(kube, suspects="1-2/a.0", ack=7, step=5)
     assert kube.count("status") == 1
 
@@ -271,7 +271,7 @@ async def test_a_record_that_is_made_anew_says_it_again() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         record.ack(7)
-        record.learned("torch")
+        record.say(imports="torch")
         await asyncio.sleep(6)
         kube.workers.clear()
         record.suspect(TWO)
@@ -311,9 +311,9 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         await record.written()
-        record.handed(1, rank)
+        record.say(handed=(1, rank))
         for step in range(200):
-            record.report(ScriptProgress(step=step, total=200, metrics={"loss": 0.5}))
+            record.say(progress=ScriptProgress(step=step, total=200, metrics={"loss": 0.5}))
             await asyncio.sleep(0.5)
             if step % shown_after == shown_after - 1:
                 record.progress_shown({**status(kube), "summary": "what people read"})
@@ -324,12 +324,12 @@ async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_ra
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         await record.written()
-        record.handed(1, 1)
+        record.say(handed=(1, 1))
         await asyncio.sleep(20)
-        record.report(ScriptProgress(step=5))
+        record.say(progress=ScriptProgress(step=5))
         await asyncio.sleep(20)
         assert "step" not in status(kube)
-        record.handed(2, 0)
+        record.say(handed=(2, 0))
         await asyncio.sleep(6)
         assert (status(kube)["step"], status(kube)["rank"]) == (5, 0)
 
@@ -364,7 +364,7 @@ async def test_imports_do_not_wait_for_minutes() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
         await record.written()
-        record.learned("torch")
+        record.say(imports="torch")
         await asyncio.sleep(6)
         assert status(kube)["imports"] == "torch"
 
@@ -374,7 +374,7 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
     async with running(record := pinged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
-        record.decide(stall=Stall(round=3, stalled=True, step=7))
+        record.say(stall=Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
         assert status(kube)["stall"]["step"] == 7
         await asyncio.sleep(60)
@@ -384,10 +384,10 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
 async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
-        record.decide(stall=Stall(round=3, stalled=True, step=7))
+        record.say(stall=Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
         before = kube.count("status")
-        record.decide(stall=None)
+        record.say(stall=None)
         await asyncio.sleep(60)
         assert kube.count("status") == before
         await asyncio.sleep(300)
@@ -397,7 +397,7 @@ async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
 async def test_the_share_that_a_script_waits_is_written_with_what_it_reports() -> None:
     kube = FaultyKube()
     async with running(record := pinged(kube)):
-        record.handed(3, 0)
-        record.report(ScriptProgress(step=1, waits=0.25))
+        record.say(handed=(3, 0))
+        record.say(progress=ScriptProgress(step=1, waits=0.25))
         await asyncio.sleep(30)
         assert status(kube)["waits"] == 0.25

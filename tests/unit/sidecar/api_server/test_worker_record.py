@@ -209,11 +209,11 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.handed(4, 1)
-        record.report(ScriptProgress(10, 100, {"loss": 0.5, "accuracy": 0.9}))
+        record.say(handed=(4, 1))
+        record.say(progress=ScriptProgress(10, 100, {"loss": 0.5, "accuracy": 0.9}))
         await asyncio.sleep(5.1)
         first = kube.workers["job-0-0"]["status"]
-        record.report(ScriptProgress(20, None, {"loss": 0.25}))
+        record.say(progress=ScriptProgress(20, None, {"loss": 0.25}))
         await asyncio.sleep(5.1)
     metrics = {"loss": 0.5, "accuracy": 0.9}
     assert first == {"heartbeat": 1, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
@@ -226,7 +226,7 @@ async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> N
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.learned("torch,sklearn.datasets")
+        record.say(imports="torch,sklearn.datasets")
         await asyncio.sleep(5.1)
         assert kube.workers["job-0-0"]["status"] == {"heartbeat": 1, "imports": "torch,sklearn.datasets"}
         kube.workers.clear()
@@ -243,11 +243,11 @@ async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come()
     async with running(record):
         await record.written()
         began = asyncio.get_running_loop().time()
-        record.report(ScriptProgress(9, 10))
+        record.say(progress=ScriptProgress(9, 10))
         record.want(FINISH)
         record.end()
         await record.written(report=True)
-        record.report(ScriptProgress(10, 10))
+        record.say(progress=ScriptProgress(10, 10))
         await record.written(report=True)
         assert asyncio.get_running_loop().time() - began < 0.1
         assert kube.workers["job-0-0"]["status"]["step"] == 10
@@ -342,10 +342,10 @@ async def test_metrics_that_somebody_else_wrote_are_cleared_too() -> None:
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.report(ScriptProgress(1, 10, {"loss": 0.5}))
+        record.say(progress=ScriptProgress(1, 10, {"loss": 0.5}))
         await asyncio.sleep(5.1)
         kube.patch("job-0-0", {"status": {"metrics": {"foreign": 1.0}}})
-        record.report(ScriptProgress(2, 10, {"loss": 0.25}))
+        record.say(progress=ScriptProgress(2, 10, {"loss": 0.25}))
         await asyncio.sleep(6)
         assert kube.workers["job-0-0"]["status"]["metrics"] == {"loss": 0.25}
 
@@ -403,7 +403,7 @@ async def test_requests_that_follow_each_other_do_not_put_the_report_off_for_eve
     kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
-        record.report(ScriptProgress(step=7))
+        record.say(progress=ScriptProgress(step=7))
         for second in range(30):
             record.want(LEAVE if second % 2 else JOIN)
             await asyncio.sleep(1)

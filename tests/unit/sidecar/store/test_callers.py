@@ -4,7 +4,7 @@
 import pytest
 
 from elasticjob.api import Member
-from elasticjob_sidecar.store.callers import Callers
+from elasticjob_sidecar.store.tunnel import Callers
 
 ONE, OTHER = Member(0, "a"), Member(1, "b")
 

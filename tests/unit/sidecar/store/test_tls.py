@@ -304,7 +304,7 @@ async def test_a_sidecar_whose_requests_are_refused_while_a_round_stands_is_not_
     await pair.form()
     for worker in pair.workers:
         worker.sidecar.record.end()
-        worker.sidecar.record.report(ScriptProgress(1, 10))
+        worker.sidecar.record.say(progress=ScriptProgress(1, 10))
         worker.sidecar.watch.again()
     await until(lambda: answers(503))
     status, told = await page("trouble")

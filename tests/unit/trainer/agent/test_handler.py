@@ -396,7 +396,7 @@ IN_A_SUM = "import itertools\nprint('here', flush=True)\nsum(itertools.repeat(0)
 
 def test_who_waits_or_computes_in_c_does_not_hold_up_its_stop(sidecar, handler, start, monkeypatch):
     """Neither can answer; so do torch's collectives on CPUs, and on GPUs."""
-    monkeypatch.setattr("elasticjob_torch.agent.in_flight._MOST_SECONDS", 86400.0)
+    monkeypatch.setattr("elasticjob_torch.agent.failures._MOST_SECONDS", 86400.0)
     enter(sidecar, handler, 1)
     with in_time("both to be known as deaf", 60):
         stopped([start(IN_A_LOCK), start(IN_A_SUM)])

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob_torch.warm import handed as handed_module
-from elasticjob_torch.warm.progress import SessionProgress
+from elasticjob_torch.warm.handed import SessionProgress
 from support.waiting import exit_code, wait_until
 
 LOOK = """

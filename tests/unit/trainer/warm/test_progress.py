@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from elasticjob_torch.warm.progress import SessionProgress, work_of
+from elasticjob_torch.warm.handed import SessionProgress, work_of
 from support.waiting import wait_until
 
 
