@@ -397,6 +397,7 @@ def test_no_step_is_applied_or_counted_whose_collectives_broke(nothing_left: Non
 
 
 def test_a_group_that_has_ended_leaves_no_thread(nothing_left: None) -> None:
+    before = set(threading.enumerate())  # those of other tests among them
     model, optimizer = model_and_optimizer()
     group = Group(model, optimizer, [], {}, 0, None, {}, timedelta(minutes=1), Changes(), Asynchronous())
     for _ in range(3):
@@ -404,7 +405,7 @@ def test_a_group_that_has_ended_leaves_no_thread(nothing_left: None) -> None:
         group._form()
 
     def left() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name == THREAD]
+        return [one.name for one in set(threading.enumerate()) - before if one.name == THREAD]
 
     wait_until("the end of the threads of groups that have ended", lambda: len(left()) <= 1, seen=left)
     train(group.model, optimizer)
