@@ -92,13 +92,17 @@ class Collectives:
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
         self.close()
-        if self._thread is not None:
-            self._thread.join(_SETTLE_SECONDS)
-        while any(one() is not None for one in self._lent):
+        while self._has_more_to_do():
             if time.monotonic() > deadline:
-                log.warning("gloo's threads have not let go of a tensor in %g s; SIGABRT may follow", _SETTLE_SECONDS)
+                log.warning("threads of the group have more to do after %g s; SIGABRT may follow", _SETTLE_SECONDS)
                 return
             time.sleep(_SETTLE_AGAIN_SECONDS)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _has_more_to_do(self) -> bool:
+        runs = self._thread is not None and self._thread.is_alive()
+        return runs or any(one() is not None for one in self._lent)
 
     def join(self) -> None:
         """Return when each collective that was waited for has ended, after a cut too: at its timeout at the latest."""
