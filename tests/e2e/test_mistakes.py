@@ -216,7 +216,18 @@ OF_TORCH = {
     "a PYTHONPATH of its own",
 }
 OF_KUBELETS = {"no image name", "no secret", "no configmap", "no configmap to mount", "no such command"}
-MARKS = {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
+# of which test_cli.py has the same job, or tests/api the refusal
+OF_OTHERS = {
+    "no claim",
+    "too many CPUs",
+    "a gate that nobody opens",
+    "an init container that fails",
+    "a limit range",
+    "a node by its name",
+    "a job that was left suspended",
+}
+MARKS = {name: [pytest.mark.extended] for name in OF_OTHERS}
+MARKS |= {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
 MARKS |= {name: [pytest.mark.real, pytest.mark.extended] for name in OF_KUBELETS}
 MARKS |= {name: [pytest.mark.torchrun, pytest.mark.real] for name in IN_A_POD}
 CASES = [
