@@ -27,9 +27,10 @@ gc.set_threshold(200, 1, 1)
 WITHOUT_EXPIRY = """
 import sys
 from elasticjob_operator.actions import expiry
-from simulation.__main__ import main
+from simulation import __main__ as program
 expiry.expires_in = lambda *_: None
-sys.exit(main(sys.argv[1:]))
+program.AT_ONCE = 1  # a life that waits in vain takes seconds
+sys.exit(program.main(sys.argv[1:]))
 """
 
 
