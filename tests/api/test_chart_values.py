@@ -26,6 +26,7 @@ FILE = Path(__file__).parent / "transcripts" / "chart_values.txt"
 SECTIONS = FILE.read_text().strip().split("\n\n")
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
 LONGEST = 240  # of what is shown of a value
+PLAIN = ("apiVersion:", "kind:", "metadata.labels.", "metadata.name:", "metadata.namespace: elasticjob-system")
 
 
 def play(section: str) -> str:
@@ -52,8 +53,9 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
             yield from leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for inner in value:
-            named = isinstance(inner, dict) and "name" in inner
-            yield from leaves(inner, f"{path}[{inner['name']}]") if named else [f"{path}[]: {text_of(inner)}"]
+            name = inner.get("name") if isinstance(inner, dict) else None
+            rest = {key: known for key, known in inner.items() if key != "name"} if name else inner
+            yield from leaves(rest, f"{path}[{name}]") if name else [f"{path}[]: {text_of(inner)}"]
     else:
         yield f"{path}: {text_of(value)}"
 
@@ -68,7 +70,7 @@ def objects_of() -> list[str]:
     told = []
     for name, inside in sorted(rendered("--include-crds").items()):
         told.append(name)
-        told += [f"  {line}" for line in inside if name.startswith("Deployment")]
+        told += [f"  {line}" for line in inside if name.startswith("Deployment") and not line.startswith(PLAIN)]
     return told
 
 
@@ -87,9 +89,6 @@ def difference(options: list[str]) -> list[str]:
         told += [f"  - {shortened(line, come)}" for line in gone]
         told += [f"  + {shortened(line, gone)}" for line in come if not line.startswith(PLAIN)]
     return told
-
-
-PLAIN = ("apiVersion:", "kind:", "metadata.labels.", "metadata.name:", "metadata.namespace: elasticjob-system")
 
 
 def shortened(line: str, others: list[str]) -> str:

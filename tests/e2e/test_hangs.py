@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that hangs, as three workers: who lags is named, all write their stacks, and the round is started again."""
+"""A training that hangs, as three workers: who lags is named, all write stacks, and the round is started again."""
 
 import json
 import subprocess
