@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests/contract once with each torch of locks/, and says at the end how each went.
-#   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions, PROCESSES=3 test at once with each
+#   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions, PROCESSES=3 test at once with each,
+#                                        ONCE=1: tests that have the mark any_torch run with the last of them alone
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
@@ -14,10 +15,11 @@ for version in ${TORCH:-"${versions[@]}"}; do
 done
 
 run() { # LOCK PYTEST_ARGUMENT...
-  local lock=$1; shift
+  local lock=$1 left_out=(); shift
+  if [ -n "${ONCE:-}" ] && [ "$lock" != "${wanted[${#wanted[@]} - 1]}" ]; then left_out=(-m "not any_torch"); fi
   "$root/hack/with-torch.sh" "$lock" env "ELASTICJOB_PART=contract, $lock" \
     python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests \
-    -n "${PROCESSES:-3}" --dist loadgroup --no-loadscope-reorder tests/contract "$@"
+    -n "${PROCESSES:-3}" --dist loadgroup --no-loadscope-reorder tests/contract ${left_out[@]+"${left_out[@]}"} "$@"
 }
 
 # They often wait, so all versions are tested at once; what each printed is shown whole.

@@ -9,7 +9,7 @@ set -euo pipefail
 waits=(unit contract api plane+e2e)
 computes=(lint explore-quick simulate-quick)
 TORCH="$(torch_version "$oldest_torch") $(torch_version "$newest_torch")" # `make contract` has one between them, too
-export TORCH
+export TORCH ONCE=1
 export ELASTICJOB_FLAKY=$root/build/flaky.json # tests/support/second_run.py
 mkdir -p "$root/build"
 echo '[]' > "$ELASTICJOB_FLAKY"

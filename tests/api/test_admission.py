@@ -87,6 +87,56 @@ def test_a_template_of_another_shape_is_refused(jobs: Jobs, template: Any, field
         jobs.make(template=template)
 
 
+SUM = "saveSeconds {} and stopSeconds 10 together must be less than rejoinSeconds {}"
+LOST = "workerLostSeconds {} must be less than rejoinSeconds {}"
+A_NUMBER = "nprocPerNode is a number of at least 1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "sentence"),
+    [
+        ({"replicas": 1, "minReplicas": 2}, "replicas", "replicas 1 is below minReplicas 2"),
+        ({"replicas": 3, "maxReplicas": 2}, "replicas", "replicas 3 is above maxReplicas 2"),
+        ({"minReplicas": 3, "maxReplicas": 2}, "minReplicas", "minReplicas 3 is above maxReplicas 2"),
+        ({"nprocPerNode": 0}, "nprocPerNode", A_NUMBER),
+        ({"nprocPerNode": "many"}, "nprocPerNode", A_NUMBER),
+        ({"nprocPerNode": 1.5}, "nprocPerNode", ""),
+        ({"hangPolicy": "Restart"}, "hangPolicy", "hangPolicy Restart needs progressDeadlineSeconds"),
+        ({"rendezvous": {"saveSeconds": 65}}, "rendezvous.saveSeconds", SUM.format(65, 75)),
+        ({"rendezvous": {"rejoinSeconds": 25}}, "rendezvous.saveSeconds", SUM.format(15, 25)),
+        (
+            {"rendezvous": {"workerLostSeconds": 80, "rejoinSeconds": 80}},
+            "rendezvous.workerLostSeconds",
+            LOST.format(80, 80),
+        ),
+        ({"rendezvous": {"workerLostSeconds": 75}}, "rendezvous.workerLostSeconds", LOST.format(75, 75)),
+        ({"template": None}, "template", ""),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(jobs: Jobs, spec: Any, field: str, sentence: str) -> None:
+    with pytest.raises(Refused, check=lambda refused: refused.names(f"spec.{field}", sentence)):
+        jobs.make(**spec)
+
+
+def test_a_field_of_another_name_is_refused(jobs: Jobs) -> None:
+    with pytest.raises(Refused, match=r"spec\.minReplica\b"):
+        jobs.make(minReplica=1)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "sentence"),
+    [
+        (6, "replicas 6 is above maxReplicas 4"),
+        (1, "replicas 1 is below minReplicas 2"),
+        (3, "replicas 3 is none of the sizes that spec.sizes allows"),
+    ],
+)
+def test_a_job_is_scaled_between_its_bounds_and_to_its_sizes(jobs: Jobs, replicas: int, sentence: str) -> None:
+    name = jobs.make(minReplicas=2, maxReplicas=4, sizes={"step": 2})
+    assert jobs.refusal(name, "/scale", replicas=replicas).names("spec.replicas", sentence)
+    assert jobs.change(name, "/scale", replicas=4)["spec"]["replicas"] == 4
+
+
 ONE_OF = "a rule has exactly one of onExitCodes and onPodConditions"
 
 

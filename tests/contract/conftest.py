@@ -22,6 +22,7 @@ LONGEST = ("test_warm_restart", "test_torchrun", "test_live_job", "test_living",
 
 def pytest_configure(config: pytest.Config) -> None:
     """The plug-in's entry point, as a trainer's image finds it: torch looks when it is imported."""
+    config.addinivalue_line("markers", "any_torch: it shows nothing of torch, so make test runs it with one torch")
     spec = importlib.util.spec_from_file_location("plugin_metadata", ROOT / "hack/images/plugin_metadata.py")
     assert spec is not None
     assert spec.loader is not None

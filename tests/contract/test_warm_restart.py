@@ -169,6 +169,7 @@ def test_what_the_agent_is_told_is_the_same(both: tuple[Run, Run]) -> None:
 # --- not started warm
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in JOBS.items() for change in changes])
 def test_what_has_changed_in_the_agent_is_seen(lives: Lives, name: str, change: str) -> None:
     """No prestarted process has it; the log says why it was not used."""
@@ -181,6 +182,7 @@ def test_what_has_changed_in_the_agent_is_seen(lives: Lives, name: str, change: 
     assert len(run.why_ordinary()) == len(JOBS[name])
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("how", ORDINARY)
 def test_what_cannot_be_prestarted_starts_in_the_ordinary_way(lives: Lives, how: str) -> None:
     run = lives(how)
@@ -188,6 +190,7 @@ def test_what_cannot_be_prestarted_starts_in_the_ordinary_way(lives: Lives, how:
     assert not any(PART in process.loaded_at_start for process in all_processes(run))
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", MISBEHAVING)
 def test_an_import_that_misbehaves_early_is_left_out(lives: Lives, name: str) -> None:
     run = lives(name)
@@ -200,6 +203,7 @@ def test_an_import_that_misbehaves_early_is_left_out(lives: Lives, name: str) ->
     assert name == "early_thread" or name in run.log(), "what no script could have shown is said"
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", ["rank"])
 def test_an_import_that_asks_for_the_rank_is_told_the_right_one(lives: Lives, name: str) -> None:
     run = lives(name)
@@ -227,6 +231,7 @@ def test_an_import_that_lists_the_variables_for_a_prefix_is_early_from_the_first
     assert run.log().count("starts warm") == len(run.rounds) == 2
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", ["shadow"])
 def test_the_scripts_folder_shadows_the_library(lives: Lives, name: str) -> None:
     """Also where a module of the library asks for the name, and whoever has learned it did not know that."""
@@ -239,6 +244,7 @@ def test_the_scripts_folder_shadows_the_library(lives: Lives, name: str) -> None
 # --- in time, and to the end
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", ["slow"])
 def test_orders_that_come_during_an_import_are_obeyed_after_it(lives: Lives, name: str) -> None:
     run = lives(name)
@@ -248,6 +254,7 @@ def test_orders_that_come_during_an_import_are_obeyed_after_it(lives: Lives, nam
     assert run.why_ordinary() == []
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", ["hang"])
 def test_one_that_hangs_in_an_early_import_is_replaced_and_counts_for_nothing(lives: Lives, name: str) -> None:
     run, counted = lives(name)

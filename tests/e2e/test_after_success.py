@@ -112,6 +112,7 @@ def finishing(job: Job) -> tuple[int, ...]:
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
 def test_torchruns_and_an_upload_in_one_container(job: Job) -> None:
     """Worker 1's container fails once between the two."""

@@ -108,10 +108,11 @@ def test_a_job_may_keep_or_delete_all_of_its_pods(job: Job, policy: str) -> None
 
 def test_an_init_container_that_fails_too_often_keeps_its_log(job: Job) -> None:
     template: Any = job.manifest()["spec"]["template"]
-    fetch = {"name": "fetch", "image": SHIPPER["image"], "command": ["sh", "-c", "echo no route; exit 3"]}
+    fetch = {"name": "fetch", "image": SHIPPER["image"], "command": ["sh", "-c", "echo no route >&2; exit 3"]}
     template["spec"]["initContainers"] = [fetch]
     job.apply(replicas=1, maxRestarts=0, template=template)
-    job.wait_for_condition("Failed")
+    said = job.wait_for_condition("Failed")["message"]
+    assert "maxRestarts is 0: the init container fetch fails: exit code 3: no route" in said
 
     def ended() -> bool:
         return [pod["status"]["phase"] for pod in job.pod_states.present().values()] == ["Failed"]

@@ -57,6 +57,7 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     assert "WorkerLost" not in settled(told(saving), "what was told stays")
 
 
+@pytest.mark.extended
 def test_a_spare_takes_over_from_a_worker_whose_node_is_drained(job: Job) -> None:
     """At once: the spare's own replacement may come later."""
     apply_spread(job)

@@ -19,6 +19,7 @@ def policy(action: str, *codes: int, **of: Any) -> Object:
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
 def test_a_script_ends_the_job_by_its_exit_code(job: Job) -> None:
     job.apply(replicas=2, env=FAILS, podFailurePolicy=policy("FailJob", 42, containerName="trainer"))

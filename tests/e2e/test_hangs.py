@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that hangs, as four workers: who lags is named, all write their stacks, and the round is started again."""
+"""A training that hangs, as three workers: who lags is named, all write stacks, and the round is started again."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from e2e.job import TOLD_SECONDS, TRAINER, Job
 from e2e.kube import ENVIRONMENT, wait_until
 from support.waiting import settled
 
-WORKERS, DEADLINE = 4, 20  # steps take 0.2 s, and a busy machine a few seconds now and then
+WORKERS, DEADLINE = 3, 20  # steps take 0.2 s, and a busy machine a few seconds now and then
 HANG_SECONDS = DEADLINE + 60  # to the sidecar, to the operator, to all others, and back
 
 
@@ -32,8 +32,8 @@ def test_a_stopped_process_is_named_and_the_round_is_started_again(job: Job) -> 
     assert (second.members, job.restarts) == (first.members, 1)
     job.wait_for_condition("Progressing")
     job.logged(pods[2], "is stopped, and writes no stacks")
-    for rank in (0, 1, 3):
-        job.logged(pods[rank], "in sum")  # the all-reduce of group.py
+    for pod in pods[:2]:
+        job.logged(pod, "in sum")  # the all-reduce of group.py
 
 
 @pytest.mark.extended
@@ -50,7 +50,7 @@ def test_an_endless_loop_is_named_and_may_end(job: Job) -> None:
     assert_told_once(job, named)
     job.logged(pods[1], "in spin")
     job.logged(pods[0], "in sum")
-    wait_for_states(job, ["waits", "computes", "waits", "waits"])
+    wait_for_states(job, ["waits", "computes", "waits"])
     touch(pods[1], TRAINER, "/tmp/calm")
     job.wait_for_condition("Progressing", "True")
     job.wait_for_steps(before, 5)  # the same group: nothing was started again

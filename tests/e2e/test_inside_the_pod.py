@@ -54,6 +54,7 @@ esac"""
 JOIN_TIMEOUT = 2
 
 
+@pytest.mark.extended
 def test_a_torchrun_that_has_not_spoken_is_named_and_waited_for(job: Job) -> None:
     times = {"joinTimeoutSeconds": JOIN_TIMEOUT, "lastCallSeconds": 1}
     trainer = {"command": ["sh", "-c", STARTS]}

@@ -16,6 +16,7 @@ from support.record_strategies import STATUSES, specs
 ELSEWHERE = "10.255.255.1:27601"
 
 
+@pytest.mark.extended
 def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
     job.apply(replicas=2, minReplicas=1, maxReplicas=2)
     first = job.wait_for_round(2)

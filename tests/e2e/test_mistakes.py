@@ -61,11 +61,6 @@ def loses_the_plug_in(spec: Object) -> None:
     spec["maxRestarts"] = 0
 
 
-def never_gets_its_data(spec: Object) -> None:
-    pod(initContainers=[BROKEN])(spec)
-    spec["maxRestarts"] = 0
-
-
 def mounts_no_such_map(spec: Object) -> None:
     """A volume that nobody mounts is nothing to the kubelet."""
     spec["template"]["spec"]["volumes"].append(MAP)
@@ -148,13 +143,6 @@ MISTAKES = {
         "the init container fetch fails: exit code 3: no route",
         "InitContainerCrashes",
     ),
-    "an init container that fails once too often": Mistake(
-        never_gets_its_data,
-        "Failed",
-        "Failed",
-        "maxRestarts is 0: the init container fetch fails: exit code 3: no route",
-        "Failed",
-    ),
     "a quota": Mistake(
         trainer(),
         "QuotaExceeded",
@@ -187,7 +175,7 @@ MISTAKES = {
         "Failed",
     ),
     "a command that does nothing": Mistake(
-        trainer(command=["true"]), "Failed", "Failed", "its command must be torchrun", "Failed"
+        trainer(command=["true"]), "Failed", "Failed", "its command must be torchrun, without --standalone", "Failed"
     ),
     "a training that fails": Mistake(
         fails_at_once, "Failed", "Failed", "exit code 1: RuntimeError: FAIL_AT_STEP is 1): failure 1", "Failed"
@@ -228,7 +216,18 @@ OF_TORCH = {
     "a PYTHONPATH of its own",
 }
 OF_KUBELETS = {"no image name", "no secret", "no configmap", "no configmap to mount", "no such command"}
-MARKS = {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
+# of which test_cli.py has the same job, or tests/api the refusal
+OF_OTHERS = {
+    "no claim",
+    "too many CPUs",
+    "a gate that nobody opens",
+    "an init container that fails",
+    "a limit range",
+    "a node by its name",
+    "a job that was left suspended",
+}
+MARKS = {name: [pytest.mark.extended] for name in OF_OTHERS}
+MARKS |= {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
 MARKS |= {name: [pytest.mark.real, pytest.mark.extended] for name in OF_KUBELETS}
 MARKS |= {name: [pytest.mark.torchrun, pytest.mark.real] for name in IN_A_POD}
 CASES = [

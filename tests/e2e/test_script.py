@@ -24,8 +24,9 @@ def saving(job: Job) -> Job:
 
 
 @pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
-@pytest.mark.parametrize("warm", [pytest.param(False, marks=pytest.mark.extended), True], ids=["fresh", "warm"])
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
 def test_no_step_is_lost_when_the_job_is_scaled(saving: Job, warm: bool) -> None:
     saving.apply(replicas=2, maxReplicas=4, warmRestart=warm_restart(warm))
     first = saving.wait_for_round(2)

@@ -17,7 +17,7 @@ from cryptography import x509
 
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, succeed, wait_until
 from e2e.prometheus import BESIDE, configured
-from e2e.test_chart import CHART, KUBERNETES, one
+from e2e.test_chart import CHART
 from support.canned_server import write_authority
 from support.ports import free_port
 
@@ -55,8 +55,9 @@ def aside(operator: Namespace, module_namespace: Namespace, authority: Path) -> 
 def endpoint_of(namespace: Namespace) -> Object:
     """What the release's ServiceMonitor says of its port."""
     monitored = ["--set", f"{SETTINGS},metrics.serviceMonitor.enabled=true"]
-    rendered = succeed("helm", "template", RELEASE, CHART, "--namespace", namespace.name, *KUBERNETES, *monitored)
-    monitor = one([body for body in yaml.safe_load_all(rendered) if body], "ServiceMonitor")
+    of_the_monitor = ["--show-only", "templates/metrics/monitors.yaml", "--kube-version", "1.35"]
+    rendered = succeed("helm", "template", RELEASE, CHART, "--namespace", namespace.name, *of_the_monitor, *monitored)
+    monitor = yaml.safe_load(rendered)
     endpoint: Object = monitor["spec"]["endpoints"][0]
     return endpoint
 

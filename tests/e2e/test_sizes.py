@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A group has only sizes that the job allows: the largest that can be filled, and no other may be asked for."""
 
+import pytest
+
 from e2e.job import Job
 
 LAST_CALL = {"rendezvous": {"lastCallSeconds": 1}}  # no round waits for a replacement
 
 
+@pytest.mark.extended
 def test_no_round_has_another_size(job: Job) -> None:
     job.apply(replicas=2, maxReplicas=4, sizes={"step": 2}, **LAST_CALL)
     first = job.wait_for_round(2)

@@ -15,12 +15,12 @@ WITH_NETWORK = {"release-wheels", "release-chart"}
 
 @pytest.mark.parametrize("target", sorted({case.target for case in SLOW if " " not in case.target} - WITH_NETWORK))
 def test_nothing_is_found_where_nothing_is_broken(target: str, tmp_path: Path) -> None:
-    assert_passes(target, tmp_path)
+    assert_passes(target, Checkout(tmp_path))
 
 
 @each(*SLOW)
 def test_what_is_broken_is_found(case: Case, tmp_path: Path) -> None:
-    assert_found(case, tmp_path)
+    assert_found(case, Checkout(tmp_path))
 
 
 def test_a_registry_that_does_not_come_up(tmp_path: Path) -> None:

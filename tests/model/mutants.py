@@ -21,46 +21,11 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import NamedTuple
 
-from model import (
-    mutations_draining,
-    mutations_failure_detector,
-    mutations_hangs,
-    mutations_live,
-    mutations_network,
-    mutations_nodes,
-    mutations_policy,
-    mutations_quota,
-    mutations_ranks,
-    mutations_restarts,
-    mutations_rules,
-    mutations_sizes,
-    mutations_spares,
-    mutations_stages,
-)
 from model.mutant_checks import CHECKS, NAMES, command
-from model.mutation import ROOT, CannotBeMade, Mutation, file_of, mutated, place_of, tree_of, unknown_names
-from simulation import mutations_metrics, mutations_operator, mutations_sidecar
+from model.mutation import ROOT, CannotBeMade, Mutation, file_of, mutated, place_of, read, tree_of, unknown_names
 
-TABLES = (
-    mutations_rules,
-    mutations_stages,
-    mutations_failure_detector,
-    mutations_spares,
-    mutations_draining,
-    mutations_hangs,
-    mutations_live,
-    mutations_network,
-    mutations_policy,
-    mutations_sizes,
-    mutations_nodes,
-    mutations_ranks,
-    mutations_quota,
-    mutations_restarts,
-    mutations_operator,
-    mutations_sidecar,
-    mutations_metrics,
-)
-MUTATIONS = tuple(mutation for table in TABLES for mutation in table.MUTATIONS)
+TABLES = sorted((Path(__file__).parent / "mutations").glob("*.txt"))
+MUTATIONS = tuple(mutation for table in TABLES for mutation in read(table.read_text()))
 COPIED = (
     "core",
     "operator",

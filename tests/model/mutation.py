@@ -6,12 +6,14 @@ is code that is left out there, or other code that takes its place. `code_patter
 fit in exactly one place. Left out can be statements, an operand (of `and`, `or`, `+`, `|` and so on), an element, an
 argument, an item of a dict (`key: value`), or a condition of a comprehension.
 
-After a rename in the sources, `python -m model.rename_mutants` renames here.
+The tables are in the folder `mutations`, see `read`. After a rename in the sources, `python -m model.rename_mutants`
+renames there.
 """
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -29,19 +31,17 @@ PARTS = (
 )
 
 
+INDENT = "    "
+ADDRESS = re.compile(r"[\w.]+:[\w.]+")
+
+
 class CannotBeMade(Exception):
     """The sources have nothing that a mutation could change, or several things."""
 
 
-class Change(NamedTuple):
-    mistake: str
-    old: str
-    new: str | None  # None where the old code is left out
-    by: str
-
-
 class Mutation(NamedTuple):
-    """`by` is the check that is tried first: one that is known to catch it."""
+    """`new` is None where the old code is left out. `by` is the check that is tried first: one that is known to catch
+    it."""
 
     address: str
     mistake: str
@@ -54,21 +54,38 @@ class Mutation(NamedTuple):
         return self.address.partition(":")[0]
 
 
-def omit(mistake: str, old: str, by: str = "") -> Change:
-    return Change(mistake, old, None, by)
+def read(table: str) -> Iterator[Mutation]:
+    """The mutations of a table. Each has a line that says what goes wrong by it, with the check that is tried first in
+    brackets behind it, unless that is the one of the line `by:` at the table's head. Indented lines follow: `-` and the
+    old code, `+` and the new code. The line before them that is an address counts until the next one.
+
+    Raises:
+        ValueError: a line has indented ones under it and is no mistake, or is one and has no old code.
+    """
+    default, address = "", ""
+    for line, below in _with_indented(table):
+        if is_address := bool(ADDRESS.fullmatch(line)):
+            address = line
+        if line.startswith("by: "):
+            default = line.removeprefix("by: ")
+        is_mistake = bool(line) and not is_address and not line.startswith(("#", "by: "))
+        old, new = ("\n".join(one[2:] for one in below if one[0] == sign) for sign in "-+")
+        if bool(old) != is_mistake:
+            raise ValueError(f"under a mistake, and only there, is the code in which it is made: {line!r}")
+        if is_mistake:
+            sentence, _, by = line.removesuffix("]").partition(" [")
+            yield Mutation(address, sentence, old, new or None, by or default)
 
 
-def replace(mistake: str, old: str, new: str, by: str = "") -> Change:
-    return Change(mistake, old, new, by)
-
-
-def mutations(table: Mapping[str, tuple[Change, ...]], by: str = "") -> tuple[Mutation, ...]:
-    """The changes by what they are in. `by` is the check of those that name none."""
-    return tuple(
-        Mutation(address, one.mistake, one.old, one.new, one.by or by)
-        for address, changes in table.items()
-        for one in changes
-    )
+def _with_indented(table: str) -> Iterator[tuple[str, list[str]]]:
+    """Each line at the margin, with what is indented under it."""
+    line, below = "", list[str]()
+    for one in [*table.splitlines(), ""]:
+        if one.startswith(INDENT):
+            below.append(one.removeprefix(INDENT))
+        else:
+            yield line, below
+            line, below = one, []
 
 
 def mutated(mutation: Mutation) -> str:

@@ -10,20 +10,20 @@ TABLE is a file with an old and a new name in each line:
 The first two rename the addresses that begin with the old name, by the longest that fits: a module or package, and what
 is in one. An identifier is renamed in the changes, and behind the colon of an address, wherever it is a whole name. So
 a method that is renamed needs only the identifier, and what moves, and has another name in the changes, needs both.
-Strings in the code, sentences and names of checks stay. Afterwards `make format` sets the tables again, and
-`make unit K=test_mutants` tells what fits nowhere in the sources.
+Strings in the code, sentences and names of checks stay. Afterwards `make unit K=test_mutants` tells what fits nowhere
+in the sources.
 """
 
-import ast
 import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 
 from model.mutants import TABLES
+from model.mutation import ADDRESS, INDENT
 
 Names = Mapping[str, str]
 
@@ -46,31 +46,16 @@ def renamed_code(code: str, names: Names) -> str:
     return "".join(lines)
 
 
-def renamed_table(source: str, names: Names) -> str:
-    """The source of a module of mutations with the new names."""
-    lines = source.encode().splitlines(keepends=True)
-    starts = [0, *accumulate(len(line) for line in lines)]
-    text = b"".join(lines)
-    found = sorted(_renamed(ast.parse(source), names), key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True)
-    for node, new in found:
-        start = starts[node.lineno - 1] + node.col_offset
-        text = text[:start] + repr(new).encode() + text[starts[node.end_lineno - 1] + node.end_col_offset :]
-    return text.decode()
-
-
-def _renamed(tree: ast.Module, names: Names) -> Iterator[tuple[ast.Constant, str]]:
-    """The strings of a table that change, and what they become."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Dict(keys=keys):
-                strings, rename = keys, renamed_address
-            case ast.Call(func=ast.Name(id="omit" | "replace"), args=[_, *codes]):
-                strings, rename = codes, renamed_code
-            case _:
-                continue
-        for string in strings:
-            if isinstance(string, ast.Constant) and (new := rename(string.value, names)) != string.value:
-                yield string, new
+def renamed_table(table: str, names: Names) -> str:
+    """The table of mutations with the new names."""
+    lines = []
+    for sign, run in groupby(table.splitlines(), lambda line: line[len(INDENT)] if line.startswith(INDENT) else ""):
+        if sign:
+            code = "\n".join(line[len(INDENT) + 2 :] for line in run)
+            lines += [f"{INDENT}{sign} {line}".rstrip() for line in renamed_code(code, names).split("\n")]
+        else:
+            lines += [renamed_address(line, names) if ADDRESS.fullmatch(line) else line for line in run]
+    return "\n".join(lines) + "\n"
 
 
 def names_of(table: str) -> Names:
@@ -88,8 +73,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     names = names_of(Path(arguments[0]).read_text())
-    for module in TABLES:
-        path = Path(module.__file__)
+    for path in TABLES:
         path.write_text(renamed_table(path.read_text(), names))
     return 0
 

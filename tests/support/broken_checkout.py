@@ -7,6 +7,8 @@ It knows no check: those are in `guards.cases`.
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +66,19 @@ class Checkout:
         )
         return done.returncode, done.stdout
 
-    def edit(self, case: Case) -> None:
+    @contextmanager
+    def broken(self, case: Case) -> Iterator[None]:
+        """It is broken meanwhile, and whole again afterwards."""
+        try:
+            self._edit(case)
+            yield
+        finally:
+            for name in case.files:
+                (self._folder / name).unlink(missing_ok=True)
+                if (ROOT / name).exists():
+                    shutil.copy2(ROOT / name, self._folder / name, follow_symlinks=False)
+
+    def _edit(self, case: Case) -> None:
         for name in case.files:
             path = self._folder / name
             if case.old:
@@ -79,15 +93,14 @@ class Checkout:
                 path.unlink()
 
 
-def assert_passes(target: str, folder: Path) -> None:
-    code, said = Checkout(folder).make(target)
+def assert_passes(target: str, checkout: Checkout) -> None:
+    code, said = checkout.make(target)
     assert code == 0, said
 
 
-def assert_found(case: Case, folder: Path) -> None:
-    checkout = Checkout(folder)
-    checkout.edit(case)
-    code, said = checkout.make(case.target)
+def assert_found(case: Case, checkout: Checkout) -> None:
+    with checkout.broken(case):
+        code, said = checkout.make(case.target)
     assert code != 0, f"make {case.target} passes\n{said}"
     for words in case.says:
         assert words in said, said

@@ -3,7 +3,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from elasticjob_sidecar.api_server.identity import Identity
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
@@ -34,3 +34,15 @@ async def running(record: WorkerRecord) -> AsyncIterator[None]:
 
 def record_of(kube: FaultyKube) -> WorkerRecord:
     return WorkerRecord(kube, ME, lambda _operation, _failure: None)
+
+
+@contextlib.asynccontextmanager
+async def kept(
+    made: Callable[[FaultyKube], WorkerRecord] = record_of,
+) -> AsyncIterator[tuple[FaultyKube, WorkerRecord]]:
+    """A record that is there, and its sidecar's run."""
+    kube = FaultyKube()
+    record = made(kube)
+    async with running(record):
+        await record.written()
+        yield kube, record

@@ -150,6 +150,7 @@ def test_node_killed(fault: Fault, operator: Namespace) -> None:
     assert fault.job.restarts == 0
 
 
+@pytest.mark.extended
 @pytest.mark.fault("eviction", told=20.0, warm=True)
 def test_eviction(fault: Fault, operator: Namespace) -> None:
     """`kubectl drain`: the replacements start elsewhere, and only then are the others told."""

@@ -15,6 +15,7 @@ from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, stood_down
 pytestmark = pytest.mark.disruptive("operator")
 
 
+@pytest.mark.extended
 @pytest.mark.fault("operator-stopped")
 def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
     """Its Lease is released, so another leads at once, to whom a full namespace is no fault of the template."""
@@ -58,6 +59,7 @@ def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     fault.next_leader(frozen, within=20)
 
 
+@pytest.mark.extended
 @pytest.mark.fault("two-operators")
 def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     """The leader stands still beyond its Lease with a decision before it, then wakes beside its successor.

@@ -44,6 +44,7 @@ def test_worker_process_killed(fault_of_two: Fault) -> None:
     assert list(map(restarts, pods)) == list(map(restarts, fault.pods)), "torchrun starts the processes again"
 
 
+@pytest.mark.extended
 @pytest.mark.fault("agent-killed", told=1.0, warm=True)
 def test_agent_killed(fault_of_two: Fault) -> None:
     fault = fault_of_two

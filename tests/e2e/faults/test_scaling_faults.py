@@ -66,6 +66,7 @@ def exit_code(job: Job, pod: str) -> int:
     return int(wait_until(f"the trainer in {pod} to end", ended, 30)["exitCode"])
 
 
+@pytest.mark.extended
 @pytest.mark.fault("scale-burst", warm=True)
 def test_scale_burst(fault: Fault) -> None:
     fault.start(1)
@@ -76,6 +77,7 @@ def test_scale_burst(fault: Fault) -> None:
     assert fault.job.restarts == 0
 
 
+@pytest.mark.extended
 @pytest.mark.fault("scale-up-down")
 def test_scale_up_down(fault: Fault) -> None:
     """Back before the newcomer joined: nothing happens to the group."""
@@ -88,6 +90,7 @@ def test_scale_up_down(fault: Fault) -> None:
     assert fault.job.restarts == 0
 
 
+@pytest.mark.extended
 @pytest.mark.fault("scale-down-up", told=2.0, warm=True)
 def test_scale_down_up(fault: Fault) -> None:
     """Who was told to leave leaves; the workers that come back are new."""

@@ -22,6 +22,7 @@ def test_pod_deleted_rank0(fault: Fault) -> None:
     assert delete(fault, rank=0).members == (0, 1, 2), "survivors keep their ranks, the newcomer has the free one"
 
 
+@pytest.mark.extended
 @pytest.mark.fault("pod-deleted-spare", told=2.0, warm=True)
 def test_pod_deleted_spare(fault: Fault) -> None:
     """The round forms from the spare, and the next pod of the deleted worker is the spare."""
@@ -55,6 +56,7 @@ def delete(fault: Fault, rank: int) -> Round:
     return new
 
 
+@pytest.mark.extended
 @pytest.mark.torchrun
 @pytest.mark.fault("crash-loop")
 def test_crash_loop(fault: Fault) -> None:

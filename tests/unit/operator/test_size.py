@@ -12,7 +12,7 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from support.operator_objects import CERTIFICATES, ID, Object, job
 
-JOBS, WORKERS = 500, 2
+JOBS, WORKERS = 200, 2
 MOST_KIB = 8.0  # measured: 4.5; the JSON of a pod alone takes 30 to 60
 IMAGE = SidecarImage("registry.example.com/elasticjob/sidecar:1", "IfNotPresent")
 SINCE = "2026-01-02T03:04:05Z"

@@ -8,7 +8,7 @@ import pytest
 from model import mutants
 from model.code_patterns import change, places
 from model.mutant_checks import FILES
-from model.mutation import ROOT, CannotBeMade, Mutation, file_of, place_of, tree_of, unknown_names
+from model.mutation import ROOT, CannotBeMade, Mutation, file_of, place_of, read, tree_of, unknown_names
 from model.rename_mutants import names_of, renamed_table
 
 MODULE = "elasticjob.rendezvous.roster"
@@ -81,20 +81,47 @@ def test_new_code_uses_no_name_that_the_sources_do_not_have() -> None:
 
 
 def test_a_table_of_names_renames_addresses_and_code_but_no_sentence_and_no_string() -> None:
-    table = """MUTATIONS = mutations({
-    "a.decide:Step.give_up": (replace("decide to give_up", 'give_up("give_up", x.since)', "if x:\\n    give_up()"),),
-    "a.decide:other": (omit("since", "since"), omit("é", "since", by="since")),
-    "a.decided:give_up": (),
-    })"""
+    table = """by: since
+
+a.decide:Step.give_up
+decide to give_up [since]
+    - give_up("give_up", x.since)
+    + if x:
+    +     give_up()
+
+a.decide:other
+since
+    - since
+a.decided:give_up
+"""
     names = names_of("a.decide a.rules\na.decide:Step b:Stage\n\ngive_up abandon\nsince  began\n")
-    renamed = """MUTATIONS = mutations({
-    'b:Stage.abandon': (replace("decide to give_up", 'abandon("give_up", x.began)', 'if x:\\n    abandon()'),),
-    'a.rules:other': (omit("since", 'began'), omit("é", 'began', by="since")),
-    'a.decided:abandon': (),
-    })"""
+    renamed = """by: since
+
+b:Stage.abandon
+decide to give_up [since]
+    - abandon("give_up", x.began)
+    + if x:
+    +     abandon()
+
+a.rules:other
+since
+    - began
+a.decided:abandon
+"""
+    code = 'give_up("give_up", x.since)'
+    assert list(read(table)) == [
+        Mutation("a.decide:Step.give_up", "decide to give_up", code, "if x:\n    give_up()", "since"),
+        Mutation("a.decide:other", "since", "since", None, "since"),
+    ]
     assert renamed_table(table, names) == renamed
     with pytest.raises(ValueError, match="line 2 should have an old and a new name, and not 'since'"):
         names_of("a b\nsince")
+
+
+@pytest.mark.parametrize("table", ["a:b\n    - x", "a:b\nwrong", "    - x", "a:b\nwrong\n    + x\nwrong too\n    - x"])
+def test_a_line_of_a_table_that_would_be_passed_over_is_an_error(table: str) -> None:
+    with pytest.raises(ValueError, match="under a mistake, and only there, is the code in which it is made: "):
+        list(read(table))
 
 
 @pytest.mark.parametrize("broken", ["core transcripts", "unit"])

@@ -14,7 +14,7 @@ from elasticjob.kube.errors import ApiError, Conflict, Denied, Unavailable
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from support.faulty_kube import FaultyKube, Json
-from support.records import record_of, running
+from support.records import kept, record_of, running
 
 pytestmark = pytest.mark.looptime
 
@@ -59,9 +59,7 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
 
 async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known() -> None:
     """As after an API server that was away: a suspicion was written, the answer lost, the suspicion withdrawn since."""
-    kube = FaultyKube()
-    async with running(record := pinged(kube)):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["status"] = [Unavailable("no answer")]
         record.suspect(TWO)
         await asyncio.sleep(0.3)
@@ -73,9 +71,7 @@ async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known
 
 
 async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
-    kube = FaultyKube()
-    async with running(record := pinged(kube)):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["status"] = [Conflict("the object has been modified", 409)] * 20
         before = kube.count("status")
         record.ack(7)
@@ -84,10 +80,7 @@ async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
 
 
 async def test_an_answer_is_written_at_once_and_once() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         assert record.ack(7)
         await at_once(kube, ack=7)
         assert not record.ack(7)
@@ -99,10 +92,7 @@ async def test_an_answer_is_written_at_once_and_once() -> None:
 
 @pytest.mark.parametrize("refusal", [Unavailable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
 async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiError) -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["replace"] = [refusal] * 100
         record.want(JOIN)
         await asyncio.sleep(10)
@@ -111,10 +101,7 @@ async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: Ap
 
 
 async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["status"] = [Unavailable("away")]
         kube.lose["status"] = 1
         record.ack(7)
@@ -123,10 +110,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
 
 
 async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.open.clear()
         record.ack(7)
         await asyncio.sleep(1.5)
@@ -137,10 +121,7 @@ async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
 
 async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is made anew behind it."""
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         replace_worker = kube.replace_worker
         monkeypatch.setattr(kube, "replace_worker", never)
         record.want(JOIN)
@@ -194,10 +175,7 @@ async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pyt
 
 
 async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.patch("job-0-0", {"metadata": {"labels": None}})
         kube.fail["status"] = [Denied("metadata", 403)]
         record.ack(7)
@@ -206,10 +184,7 @@ async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon
 
 
 async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_apart() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["status"] = [Denied("forbidden", 403)] * 1000
         record.ack(7)
         await asyncio.sleep(60)
@@ -217,10 +192,7 @@ async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_
 
 
 async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_writes() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         kube.fail["replace"] = [Unavailable("away")] * 5
         record.want(JOIN)
         await asyncio.sleep(1)
@@ -231,10 +203,7 @@ async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_wri
 
 
 async def test_suspicion_are_written_and_withdrawn_at_once() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         record.suspect(TWO)
         await at_once(kube, suspects="1-2/a.0")
         record.suspect(TWO)
@@ -245,10 +214,7 @@ async def test_suspicion_are_written_and_withdrawn_at_once() -> None:
 
 
 async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
-    kube = FaultyKube()
-    record = pinged(kube)
-    async with running(record):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         record.suspect(TWO)
         record.ack(7)
         record.say(progress=ScriptProgress(step=5))
@@ -308,9 +274,7 @@ async def test_the_heartbeats_of_many_drift_apart() -> None:
 async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_after: int, writes: range) -> None:
     """It speaks for the job, as often as the job's status shows it; what the others report goes with whatever is
     written. `shown_after`: half seconds."""
-    kube = FaultyKube()
-    async with running(record := pinged(kube)):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         record.say(handed=(1, rank))
         for step in range(200):
             record.say(progress=ScriptProgress(step=step, total=200, metrics={"loss": 0.5}))
@@ -321,9 +285,7 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_
 
 
 async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_rank_0() -> None:
-    kube = FaultyKube()
-    async with running(record := pinged(kube)):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         record.say(handed=(1, 1))
         await asyncio.sleep(20)
         record.say(progress=ScriptProgress(step=5))
@@ -361,9 +323,7 @@ async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
 
 
 async def test_imports_do_not_wait_for_minutes() -> None:
-    kube = FaultyKube()
-    async with running(record := pinged(kube)):
-        await record.written()
+    async with kept(pinged) as (kube, record):
         record.say(imports="torch")
         await asyncio.sleep(6)
         assert status(kube)["imports"] == "torch"

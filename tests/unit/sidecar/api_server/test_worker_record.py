@@ -14,7 +14,7 @@ from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound
 from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import ScriptProgress
 from support.faulty_kube import FaultyKube, Json
-from support.records import ME, record_of, running
+from support.records import ME, kept, record_of, running
 
 pytestmark = pytest.mark.looptime
 
@@ -112,10 +112,7 @@ async def test_a_request_replaces_the_one_before_whole() -> None:
 
 
 async def test_a_request_replaced_before_it_was_written_is_never_written() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.open.clear()
         record.want(FINISH)
         await asyncio.sleep(0.01)  # this write is on its way
@@ -139,10 +136,7 @@ async def test_the_same_request_is_not_written_twice() -> None:
 
 
 async def test_a_lost_answer_is_cured_by_reading_back() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.lose["replace"] = 1
         record.want(JOIN)
         await record.written()
@@ -162,10 +156,7 @@ async def test_a_lost_answer_to_the_creation_is_no_harm() -> None:
 
 
 async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.fail["replace"] = [ApiError("no answer: it lingers")]
         record.want(JOIN)
         await asyncio.sleep(0.01)
@@ -178,10 +169,7 @@ async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() 
 
 async def test_what_others_have_changed_meanwhile_outlives_a_request() -> None:
     """The whole object is written, and the operator or a user may have written to its metadata."""
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.patch("job-0-0", {"metadata": {"annotations": {"a": "b"}}})
         record.want(JOIN)
         await record.written()
@@ -195,10 +183,7 @@ async def test_what_others_have_changed_meanwhile_outlives_a_request() -> None:
 
 async def test_a_role_that_knows_only_patches_is_enough() -> None:
     """As of a job that an operator of before has made: the record is then taken over again, with the request."""
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.fail["replace"] = [Denied("cannot update", 403)]
         record.want(JOIN)
         await record.written()
@@ -238,10 +223,7 @@ async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> N
 
 
 async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         began = asyncio.get_running_loop().time()
         record.say(progress=ScriptProgress(9, 10))
         record.want(FINISH)
@@ -263,10 +245,7 @@ async def test_it_beats_every_five_seconds() -> None:
 
 
 async def test_it_never_gives_up_and_tries_at_most_three_seconds_apart() -> None:
-    kube = FaultyKube()
-    record = record_of(kube)
-    async with running(record):
-        await record.written()
+    async with kept() as (kube, record):
         kube.away = True
         record.want(LEAVE)
         before = len(kube.times)
