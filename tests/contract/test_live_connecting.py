@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from contract.live.partner import HOST, LATE_SECONDS, ROUNDS, SENT_BYTES
+from contract.live.partner import HOST, LATE_SECONDS, ROUNDS, SENT_BYTES, averaged
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.broken import drop
@@ -153,6 +153,12 @@ def test_gradients_are_waited_for_until_the_group_is_cut(store: dist.TCPStore) -
         assert belongs(error.value, links), error.value
 
 
+@pytest.mark.parametrize("sparse", ["", "sparse"])
+def test_gradients_are_averaged_over_the_members(store: dist.TCPStore, sparse: str) -> None:
+    with partner(1, store, f"{sparse}averages"):
+        assert averaged(0, store.port, bool(sparse)) == [0.5, 0.5, 1, 0]
+
+
 def test_the_end_of_a_group_whose_collectives_go_on_holds_up_nobody(store: dist.TCPStore) -> None:
     collectives = Collectives()
     with partner(1, store, "connects"):
@@ -162,7 +168,7 @@ def test_the_end_of_a_group_whose_collectives_go_on_holds_up_nobody(store: dist.
         collectives.cut()
         assert waited.done()
         began = time.monotonic()
-        drop([(disconnect(), collectives.join)])
+        drop([(disconnect(), collectives.wait_until_ended)])
         connect_alone(Gloo())
         dist.barrier()
         assert not pending.is_completed()

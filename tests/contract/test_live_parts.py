@@ -309,6 +309,25 @@ def test_a_descriptor_that_is_used_again_is_not_cut() -> None:
         each.close()
 
 
+def test_a_descriptor_that_has_become_a_files_keeps_nobody_waiting() -> None:
+    links, ended = Links(), []
+    links.ends_with(lambda: ended.append(True))
+    mine = connection()
+    links.expect({"127.0.0.1"})
+    links.formed()
+    numbers = [each.fileno() for each in mine]
+    for each in mine:
+        each.close()
+    files = [open(os.devnull, "rb") for _ in numbers]  # noqa: SIM115 - closed below
+    assert {each.fileno() for each in files} == set(numbers)
+    before = len(os.listdir("/proc/self/fd"))
+    links.cut()
+    assert links.are_broken()
+    assert (ended, len(os.listdir("/proc/self/fd"))) == ([True], before)
+    for each in files:
+        each.close()
+
+
 # --- exceptions
 
 GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:4711"
@@ -495,7 +514,7 @@ def test_gradients_are_those_of_ddp_itself(alone: None, sparse: bool) -> None:
             module.zero_grad()
             ddp(torch.tensor([1, 4])).sum().backward()
         found.append([(one.grad.to_dense() if one.grad.is_sparse else one.grad) for one in module.parameters()])
-        collectives.join()
+        collectives.settle()
     assert all(map(torch.equal, *found))
 
 
@@ -598,6 +617,18 @@ def test_the_same_script_runs_alone(nothing_left: None, monkeypatch: pytest.Monk
             train(group.model, optimizer)
     assert (numbers, group.step) == ([3, 4, 5], 6)
     assert scheduler.get_last_lr() == [pytest.approx(1e-2 / 8)]
+
+
+def test_a_loop_may_follow_another(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where each epoch has one."""
+    monkeypatch.delenv("ELASTICJOB_LIVE", raising=False)
+    model, optimizer = model_and_optimizer()
+    group = elasticjob_torch.elastic(model, optimizer)
+    for epoch in (1, 2):
+        for _ in group.steps(2 * epoch):
+            with group:
+                train(group.model, optimizer)
+    assert group.step == 4
 
 
 @pytest.mark.parametrize(("theirs", "expected"), [(7, [0, 7, 8]), (9, [0])], ids=["amid", "at the end"])

@@ -7,9 +7,11 @@
 `connects`: it connects, and stands still until a line on its input sends it into the next round.
 `trains`: it connects, and is late with its collective.
 `sends`: it connects, and is killed while it sends a large tensor.
+`averages`, `sparseaverages`: it connects, and averages the gradients of one step.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
@@ -20,11 +22,15 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob_torch.live import connecting
 from elasticjob_torch.live.backend import Gloo
+from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
+from elasticjob_torch.live.torch_private import renew
 
 HOST = "127.0.0.1"
 TIMEOUT = timedelta(minutes=30)
@@ -59,7 +65,10 @@ def main(rank: int, port: int, when: str) -> None:
     connecting.connect_alone(Gloo())  # which imports what a first group needs
     connecting.disconnect()
     print("begins", flush=True)
-    {"tells": tells, "connects": connects, "trains": trains, "sends": sends}[when](rank, port)
+    ways = {"tells": tells, "connects": connects, "trains": trains, "sends": sends}
+    for sparse in (False, True):
+        ways["sparse" * sparse + "averages"] = functools.partial(averaged, sparse=sparse)
+    ways[when](rank, port)
 
 
 def tells(rank: int, port: int) -> None:
@@ -92,6 +101,21 @@ def sends(rank: int, port: int) -> None:
     dist.barrier()
     threading.Timer(SEND_SECONDS, os.kill, (os.getpid(), signal.SIGKILL)).start()
     dist.broadcast(tensor, src=rank)
+
+
+def averaged(rank: int, port: int, sparse: bool) -> list[float]:
+    """The gradients of four rows, of which rank 0 uses the first and the third, and rank 1 the second and the third."""
+    connecting.connect_alone(Gloo())
+    ddp = DistributedDataParallel(torch.nn.Embedding(4, 1, sparse=sparse))
+    connecting.disconnect()
+    connecting.connect(Place(1, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+    ddp, collectives = renew(ddp, {}), Collectives()
+    average_gradients(ddp, collectives)
+    ddp(torch.tensor([rank, 2])).sum().backward()
+    collectives.wait(dist.barrier(async_op=True))
+    collectives.settle()
+    gradients = ddp.module.weight.grad
+    return (gradients.to_dense() if sparse else gradients).flatten().tolist()
 
 
 if __name__ == "__main__":

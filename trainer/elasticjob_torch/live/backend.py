@@ -2,7 +2,8 @@
 """What differs between the backends of a group that breaks: how its blocked collectives end, and when the optimizer may
 rely on the gradients.
 
-gloo's collectives end with the group's connections, which `links` cuts, and each has ended when its call returns.
+gloo's collectives end with the group's connections, which `links` cuts, and waits for them by `collectives`. Unless the
+group was cut, each has ended when a wait for it returns.
 NCCL's run on the GPU after their calls, no socket ends them, and an aborted one leaves undefined numbers. `elastic`
 uses gloo alone: `Nccl` has yet to run on GPUs. Its group has gloo beside NCCL, for all that is no tensor on a GPU.
 """
@@ -46,7 +47,7 @@ class Gloo:
         return lambda: None
 
     def settle(self, links: Links) -> None:
-        """Nothing is left to wait for: a collective that failed has raised."""
+        """Nothing is left to wait for: a wait for a collective that failed has raised."""
 
 
 class Nccl:

@@ -19,15 +19,15 @@ _threads: set[threading.Thread] = set()
 
 
 def drop(groups: list[tuple[object, Callable[[], object]]]) -> None:
-    """Drop groups that nobody else holds, and return at once. With each: what returns when its collectives have ended.
+    """Drop groups that nobody else holds, and return at once. With each: what waits until its collectives have ended.
 
     torch 2.6 keeps all of Python waiting for those that go on when the group is dropped.
     """
 
     def run() -> None:
-        for _, ended in groups:
-            ended()
-        groups.clear()
+        while groups:
+            groups[-1][1]()
+            groups.pop()
         _threads.discard(thread)
 
     thread = threading.Thread(target=run, name="elasticjob-drop", daemon=True)

@@ -13,19 +13,17 @@ import queue
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch.futures import Future
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger(__name__)
 
 THREAD = "elasticjob-collectives"
 _CUT = "the process group was cut: a member may be lost"
 _SETTLE_SECONDS = 10.0  # for threads that have only to be given a processor
-_SETTLE_AGAIN_SECONDS = 0.001
+_SETTLE_AGAIN_SECONDS, _ENDED_AGAIN_SECONDS = 0.001, 0.05
 
 
 class Collectives:
@@ -34,13 +32,13 @@ class Collectives:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cut = False
-        self._open: list[Future[Any]] = []
+        self._waits: set[Future[Any]] = set()
         self._works: queue.SimpleQueue[tuple[Any, Any, Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lent: list[weakref.ref[torch.Tensor]] = []
 
-    def wait(self, work: Any) -> None:
-        """Wait for a collective that was begun with ``async_op=True``.
+    def wait(self, work: Any, value: torch.Tensor | None = None) -> None:
+        """Wait for a collective that was begun with ``async_op=True``; ``value``: where its result comes.
 
         If the group is cut meanwhile, gloo may go on for a moment to write into its tensors.
 
@@ -50,24 +48,24 @@ class Collectives:
         if work.is_completed():
             work.wait()  # raises what it failed of
         else:
-            self.future(work, None).wait()
+            self.future(work, value).wait()
 
-    def future(self, work: Any, value: Any) -> Future[Any]:
+    def future(self, work: Any, value: torch.Tensor | None) -> Future[Any]:
         """Return a future that has ``value`` once the collective has ended, or the error that `wait` raises."""
         future: Future[Any] = Future()
         with self._lock:
             if self._cut:
                 future.set_exception(RuntimeError(_CUT))
-                return future
-            self._open.append(future)
+            else:
+                self._waits.add(future)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
                 self._thread.start()
-        self._works.put((work, value, future))
+            self._works.put((work, value, future))
         return future
 
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the tensor, for a collective that may be the process's last; nobody else may keep it."""
+        """Return the tensor, for a collective. `settle` waits until gloo has let go of it: who keeps it delays that."""
         self._lent = [one for one in self._lent if one() is not None]
         self._lent.append(weakref.ref(tensor))
         return tensor
@@ -76,57 +74,63 @@ class Collectives:
         """End all waits, and those to come. May be called from any thread."""
         with self._lock:
             self._cut = True
-            waiting, self._open = self._open, []
-        for future in waiting:
+            waits, self._waits = self._waits, set()
+        for future in waits:
             future.set_exception(RuntimeError(_CUT))
-
-    def close(self) -> None:
-        """No wait is to come: the thread ends after the last."""
-        self._works.put(None)
 
     def settle(self) -> None:
         """Return when no thread has anything left to do for the collectives, all of which have ended.
 
         gloo's threads let go of a tensor after its collective has ended, perhaps much later. They need Python for that,
-        as this object's thread does: in a process that ends they find none, and abort the process.
+        as this object's thread does. In a process that ends they find none, and abort the process; and torch 2.6 keeps
+        all of Python waiting for them when a group ends.
         """
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        self.close()
-        while self._has_more_to_do():
+        thread, deadline = self._close(), time.monotonic() + _SETTLE_SECONDS
+        while (thread is not None and thread.is_alive()) or self._is_lent():
             if time.monotonic() > deadline:
                 log.warning("threads of the group have more to do after %g s; SIGABRT may follow", _SETTLE_SECONDS)
                 return
             time.sleep(_SETTLE_AGAIN_SECONDS)
-        if self._thread is not None:
-            self._thread.join()
+        if thread is not None:
+            thread.join()
 
-    def _has_more_to_do(self) -> bool:
-        runs = self._thread is not None and self._thread.is_alive()
-        return runs or any(one() is not None for one in self._lent)
+    def wait_until_ended(self) -> None:
+        """As `settle`, but after a cut: collectives may go on, each until its timeout at the latest."""
+        if (thread := self._close()) is not None:
+            thread.join()
+        while self._is_lent():
+            time.sleep(_ENDED_AGAIN_SECONDS)
 
-    def join(self) -> None:
-        """Return when each collective that was waited for has ended, after a cut too: at its timeout at the latest."""
-        self.close()
-        if self._thread is not None:
-            self._thread.join()
+    def _close(self) -> threading.Thread | None:
+        """Let the thread end after the last wait, and return it. A wait that comes later has another one."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._works.put(None)
+        return thread
+
+    def _is_lent(self) -> bool:
+        return any(one() is not None for one in self._lent)
 
     def _run(self) -> None:
         while (item := self._works.get()) is not None:
             work, value, future = item
             try:
                 work.wait()
-            except RuntimeError as error:
-                self._end(future, error)
+                if value is not None and value.is_cuda:  # gloo has copied it back in a stream of its own
+                    torch.cuda.current_stream(value.device).synchronize()
+            except Exception as error:
+                self._end(future, error=error)
             else:
                 self._end(future, value)
             del item, work, value, future
 
-    def _end(self, future: Future[Any], how: Any) -> None:
+    def _end(self, future: Future[Any], value: torch.Tensor | None = None, error: Exception | None = None) -> None:
         with self._lock:
-            if future not in self._open:
+            if future not in self._waits:
                 return  # it was cut
-            self._open.remove(future)
-        if isinstance(how, Exception):
-            future.set_exception(how)
+            self._waits.remove(future)
+        if error is not None:
+            future.set_exception(error)
         else:
-            future.set_result(how)
+            future.set_result(value)

@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
+    from torch.futures import Future
+
     from elasticjob_torch.live.collectives import Collectives
 
 
@@ -17,26 +19,26 @@ class Ending:
 
     def __init__(self) -> None:
         self._flag: torch.Tensor | None = None
-        self._work: Any = None
+        self._done: Future[Any] | None = None
 
     def reset(self) -> None:
         """Forget what the last group did."""
-        self._flag = self._work = None
+        self._flag = self._done = None
 
-    def settle(self, collectives: Collectives) -> None:
+    def settle(self) -> None:
         """Wait until what is under way has ended."""
-        if self._work is not None:
-            collectives.wait(self._work)
+        if self._done is not None:
+            self._done.wait()
         self.reset()
 
     def agreed(self, collectives: Collectives, *, over: bool) -> bool:
         """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that
         the round is over."""
-        if self._work is not None:
-            collectives.wait(self._work)
+        if self._done is not None:
+            self._done.wait()
             assert self._flag is not None
             if self._flag.item():
                 return True
         self._flag = collectives.lend(torch.tensor(float(over)))
-        self._work = dist.all_reduce(self._flag, dist.ReduceOp.MAX, async_op=True)
+        self._done = collectives.future(dist.all_reduce(self._flag, dist.ReduceOp.MAX, async_op=True), None)
         return False

@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 def gather(mine: bytes, collectives: Collectives) -> list[bytes]:
     """Return what each member gives, by rank. A collective."""
-    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-    collectives.wait(dist.all_gather(sizes, torch.tensor([len(mine)]), async_op=True))
+    lend = collectives.lend
+    sizes = [lend(torch.zeros(1, dtype=torch.int64)) for _ in range(dist.get_world_size())]
+    collectives.wait(dist.all_gather(sizes, lend(torch.tensor([len(mine)])), async_op=True))
     longest = max(int(size) for size in sizes)
-    padded = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
-    collectives.wait(dist.all_gather(padded, _tensor(mine.ljust(longest)), async_op=True))
+    padded = [lend(torch.empty(longest, dtype=torch.uint8)) for _ in sizes]
+    collectives.wait(dist.all_gather(padded, lend(_tensor(mine.ljust(longest))), async_op=True))
     return [_bytes(one[: int(size)]) for one, size in zip(padded, sizes, strict=True)]
 
 
 def broadcast(given: bytes | None, source: int, collectives: Collectives) -> bytes:
     """Return what the member ``source`` gives; the others give None. A collective."""
-    size = torch.tensor([0 if given is None else len(given)])
+    size = collectives.lend(torch.tensor([0 if given is None else len(given)]))
     collectives.wait(dist.broadcast(size, src=source, async_op=True))
-    data = torch.empty(int(size), dtype=torch.uint8) if given is None else _tensor(given)
+    data = collectives.lend(torch.empty(int(size), dtype=torch.uint8) if given is None else _tensor(given))
     collectives.wait(dist.broadcast(data, src=source, async_op=True))
     return _bytes(data)
 

@@ -168,7 +168,7 @@ class Group:
         while True:
             try:
                 if not self._ending.agreed(self._collectives, over=False):
-                    self._ending.settle(self._collectives)
+                    self._ending.settle()
                     self._collectives.wait(dist.barrier(async_op=True))
                     self._collectives.settle()
                     return
@@ -276,7 +276,7 @@ class Group:
                 broken, self._broken = self._broken, []
                 if broken:
                     drop(broken)
-                self._ending.reset()  # now that no old group is left, for whose threads its tensor would be
+                self._ending.reset()  # it keeps a tensor of the old group, for which `drop` waits
                 self._share(place.round, links, collectives)
                 log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
                 if self._on_change is not None:
@@ -295,10 +295,12 @@ class Group:
 
     def _part(self) -> None:
         """End the last group, if there is one."""
-        self._collectives.close()
-        group, is_broken = disconnect(), self._links.are_broken()
-        if group is not None and is_broken:
-            self._broken.append((group, self._collectives.join))
+        if not self._links.are_broken():
+            self._ending.reset()
+            self._collectives.settle()
+            disconnect()
+        elif (group := disconnect()) is not None:
+            self._broken.append((group, self._collectives.wait_until_ended))
 
     def _share(self, number: int, links: Links, collectives: Collectives) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()), collectives)

@@ -52,13 +52,15 @@ class Links:
     def cut(self) -> None:
         """End the group's collectives, and those of its other members that wait for this one."""
         self._cut = True
-        for descriptor, name in self._all if self._all is not None else self._found():
-            with _same(descriptor, name) as link:
-                if link is not None:
-                    with contextlib.suppress(OSError):  # its other end is gone
-                        link.shutdown(socket.SHUT_RDWR)
-        for end in self._ends:
-            end()
+        try:
+            for descriptor, name in self._all if self._all is not None else self._found():
+                with _same(descriptor, name) as link:
+                    if link is not None:
+                        with contextlib.suppress(OSError):  # its other end is gone
+                            link.shutdown(socket.SHUT_RDWR)
+        finally:
+            for end in self._ends:
+                end()
 
     def are_broken(self) -> bool:
         """Say whether a connection was cut here, is closed, or is at its end."""
@@ -98,8 +100,12 @@ def _same(descriptor: int, name: str) -> Iterator[socket.socket | None]:
     except OSError:
         yield None
         return
+    if os.readlink(f"{_FOLDER}/{copy}") != name:  # it may be no socket at all
+        os.close(copy)
+        yield None
+        return
     with socket.socket(fileno=copy) as link:
-        yield link if os.readlink(f"{_FOLDER}/{copy}") == name else None
+        yield link
 
 
 def _is_at_end(descriptor: int, name: str) -> bool:

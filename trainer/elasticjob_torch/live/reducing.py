@@ -23,6 +23,8 @@ def average_gradients(ddp: DistributedDataParallel, collectives: Collectives) ->
 
 def _average(collectives: Collectives, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     gradients = bucket.buffer().mul_(1.0 / dist.get_world_size())
-    work = dist.all_reduce(collectives.lend(gradients.detach()), async_op=True)
-    # in a callback an error becomes one of C++, which DDP raises
+    # of sparse ones another tensor would get the sum: theirs does not share what it is kept in
+    reduced = gradients if gradients.is_sparse else collectives.lend(gradients.detach())
+    work = dist.all_reduce(reduced, async_op=True)
+    # DDP reads only an error that a callback raised
     return collectives.future(work, gradients).then(lambda done: done.value())

@@ -123,12 +123,10 @@ def _broadcast(held: Held, source: int, collectives: Collectives) -> None:
 
 def _broadcast_pieces(tensor: torch.Tensor, source: int, collectives: Collectives) -> None:
     """A piece is received beside the state: gloo may write to it after the group was cut, when the next group sends."""
-    sends, beside = dist.get_rank() == source, None
+    sends = dist.get_rank() == source
     for piece in pieces(tensor, _PIECE_BYTES):
-        if beside is None or beside.numel() != piece.numel():
-            beside = piece if sends else torch.empty_like(piece)
-        data = piece if sends else beside
-        collectives.wait(dist.broadcast(data, src=source, async_op=True))
+        data = collectives.lend(piece if sends else torch.empty_like(piece))
+        collectives.wait(dist.broadcast(data, src=source, async_op=True), data)
         if not sends:
             piece.copy_(data)
 
