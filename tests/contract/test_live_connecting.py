@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -22,12 +23,13 @@ from contract.live.partner import HOST, LATE_SECONDS, ROUNDS, SENT_BYTES, averag
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.broken import drop
-from elasticjob_torch.live.collectives import Collectives
-from elasticjob_torch.live.connecting import _CONNECT_SECONDS, connect, connect_alone, disconnect
+from elasticjob_torch.live.collectives import Collectives, value_of
+from elasticjob_torch.live.connecting import _CONNECT_SECONDS, _MEET_SECONDS, connect, connect_alone, disconnect
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
 from elasticjob_torch.live.torch_private import renew, set_timeout
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +88,16 @@ def test_a_member_that_is_gone_before_it_connects_ends_the_others_waits(
     next_store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
     with partner(1 - rank, next_store, "connects"):
         connect(Place(1, rank, 2, HOST, next_store.port), Links(), TIMEOUT, Gloo())
+
+
+def test_a_wait_for_members_that_have_yet_to_come_is_cut(store: dist.TCPStore) -> None:
+    """torch's store connects by IPv6 also where its address is one of IPv4."""
+    links, began = Links(), time.monotonic()
+    threading.Timer(0.5, links.cut).start()
+    with pytest.raises(RuntimeError) as error:
+        connect(Place(1, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
+    assert belongs(error.value, None), error.value
+    assert time.monotonic() - began < _MEET_SECONDS / 2
 
 
 def test_a_group_that_forms_is_cut_wherever_its_members_are(store: dist.TCPStore) -> None:
@@ -151,6 +163,25 @@ def test_gradients_are_waited_for_until_the_group_is_cut(store: dist.TCPStore) -
         with pytest.raises(RuntimeError) as error:  # nor do others begin
             collectives.wait(dist.barrier(async_op=True))
         assert belongs(error.value, links), error.value
+
+
+def test_a_wait_that_failed_leaves_nothing(store: dist.TCPStore) -> None:
+    """An exception in a future would keep the collective, and with it gloo's threads and connections, for ever."""
+    collectives, links = Collectives(), Links()
+    with partner(1, store, "connects"):
+        connect(Place(1, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
+    left = []
+    for cut in (False, True):
+        threading.Timer(0.2, collectives.cut if cut else links.cut).start()
+        future = collectives.future(dist.all_reduce(torch.zeros(1), async_op=True), None)
+        left.append(weakref.ref(future))
+        with pytest.raises(RuntimeError):
+            value_of(future)
+        del future
+    drop([(disconnect(), collectives.wait_until_ended)])
+    wait_until("the end of what was waited for", lambda: not any(one() for one in left))
+    links.formed()
+    wait_until("the end of the group's connections", lambda: not set(links._new()), seen=lambda: set(links._new()))
 
 
 @pytest.mark.parametrize("sparse", ["", "sparse"])

@@ -281,6 +281,18 @@ def test_connections_to_others_are_never_cut() -> None:
         each.close()
 
 
+def test_a_group_that_was_left_before_it_formed_cuts_nothing_of_the_next() -> None:
+    links = Links()
+    links.expect({"127.0.0.1"})
+    links.leave()
+    mine = connection()
+    links.cut()
+    mine[0].sendall(b"x")
+    assert mine[1].recv(1) == b"x"
+    for each in mine:
+        each.close()
+
+
 def test_a_connection_at_its_end_breaks_the_group() -> None:
     links = Links()
     mine = connection()

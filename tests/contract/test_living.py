@@ -225,6 +225,22 @@ def test_members_that_are_lost_while_a_group_forms_cost_the_others_nothing(job: 
     check(job)
 
 
+def test_members_that_are_lost_before_they_reach_the_group_cost_the_others_nothing(job: Job) -> None:
+    """However many times as many come again."""
+    (stays,) = begin(job, 1)
+    for _ in range(3):
+        lost = ready(job)
+        os.kill(lost.process.pid or 0, signal.SIGSTOP)
+        assert job.form([stays, lost])
+        lost.process.kill()
+        lost.process.join()
+    assert job.form([stays, ready(job)])
+    job.trains()
+    finish(job)
+    assert len({row["pid"] for row in stays.rows()}) == 1
+    check(job)
+
+
 def test_random_changes(job: Job) -> None:
     chance = random.Random(7)
     begin(job, 3)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts how often in a row a group failed to form. Pure: the places and errors are arguments.
 
-Some failures have a cause outside the group: the round ended by plan meanwhile, or a member was lost, which shows in a
-smaller next group. So losses in quick succession cost nobody the state. What is left may lie in this process, and a new
-one may help.
+Some failures have a cause outside the group: the round's end was heard before anything else failed, the round ended by
+plan meanwhile, or a member was lost, which shows in a smaller next group. So losses in quick succession cost nobody the
+state. What is left may lie in this process, and a new one may help.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ class Attempts:
                 f"the groups of rounds {rounds} failed to form; this process ends, and comes back as a new one: {error}"
             ) from error
 
-    def failed(self, error: BaseException) -> None:
-        """The try failed."""
-        self._error = error
+    def failed(self, error: BaseException, *, heard: bool) -> None:
+        """The try failed. ``heard``: after the round's end had been heard, which ends it."""
+        self._error = None if heard else error

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,19 @@ THREAD = "elasticjob-collectives"
 _CUT = "the process group was cut: a member may be lost"
 _SETTLE_SECONDS = 10.0  # for threads that have only to be given a processor
 _SETTLE_AGAIN_SECONDS, _ENDED_AGAIN_SECONDS = 0.001, 0.05
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The error of a collective. No exception: a future that has one is kept for ever by it, as its traceback has the
+    future, of which the garbage collector knows nothing."""
+
+    kind: type[Exception]
+    message: str
+
+    def error(self) -> Exception:
+        """Return it as it is raised."""
+        return self.kind(self.message) if issubclass(self.kind, RuntimeError) else RuntimeError(self.message)
 
 
 class Collectives:
@@ -48,14 +62,14 @@ class Collectives:
         if work.is_completed():
             work.wait()  # raises what it failed of
         else:
-            self.future(work, value).wait()
+            value_of(self.future(work, value))
 
     def future(self, work: Any, value: torch.Tensor | None) -> Future[Any]:
-        """Return a future that has ``value`` once the collective has ended, or the error that `wait` raises."""
+        """Return a future for `value_of`. It has ``value`` once the collective has ended, or the error of `wait`."""
         future: Future[Any] = Future()
         with self._lock:
             if self._cut:
-                future.set_exception(RuntimeError(_CUT))
+                future.set_result(Failure(RuntimeError, _CUT))
             else:
                 self._waits.add(future)
             if self._thread is None:
@@ -76,7 +90,7 @@ class Collectives:
             self._cut = True
             waits, self._waits = self._waits, set()
         for future in waits:
-            future.set_exception(RuntimeError(_CUT))
+            future.set_result(Failure(RuntimeError, _CUT))
 
     def settle(self) -> None:
         """Return when no thread has anything left to do for the collectives, all of which have ended.
@@ -120,17 +134,22 @@ class Collectives:
                 if value is not None and value.is_cuda:  # gloo has copied it back in a stream of its own
                     torch.cuda.current_stream(value.device).synchronize()
             except Exception as error:
-                self._end(future, error=error)
+                self._end(future, Failure(type(error), str(error)))
             else:
                 self._end(future, value)
             del item, work, value, future
 
-    def _end(self, future: Future[Any], value: torch.Tensor | None = None, error: Exception | None = None) -> None:
+    def _end(self, future: Future[Any], result: torch.Tensor | Failure | None) -> None:
         with self._lock:
             if future not in self._waits:
                 return  # it was cut
             self._waits.remove(future)
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
+        future.set_result(result)
+
+
+def value_of(future: Future[Any]) -> Any:
+    """Wait for a future of `Collectives`, and return its value, or raise its error."""
+    result = future.wait()
+    if isinstance(result, Failure):
+        raise result.error()
+    return result

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from elasticjob_torch.live.collectives import value_of
+
 if TYPE_CHECKING:
     from torch.futures import Future
 
@@ -28,14 +30,14 @@ class Ending:
     def settle(self) -> None:
         """Wait until what is under way has ended."""
         if self._done is not None:
-            self._done.wait()
+            value_of(self._done)
         self.reset()
 
     def agreed(self, collectives: Collectives, *, over: bool) -> bool:
         """Say whether all leave now. To be called by all members before each step; ``over``: this one has heard that
         the round is over."""
         if self._done is not None:
-            self._done.wait()
+            value_of(self._done)
             assert self._flag is not None
             if self._flag.item():
                 return True

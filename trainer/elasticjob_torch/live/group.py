@@ -285,11 +285,12 @@ class Group:
             except CannotShare:
                 raise
             except RuntimeError as error:
+                heard = links.were_cut()
                 links.cut()
                 if not self._rounds.lives or not belongs(error, None):
                     raise
                 log.info("round %d did not form: %s", place.round, str(error)[:200])
-                attempts.failed(error)
+                attempts.failed(error, heard=heard)
             finally:
                 self._forming = None
 
@@ -301,6 +302,7 @@ class Group:
             disconnect()
         elif (group := disconnect()) is not None:
             self._broken.append((group, self._collectives.wait_until_ended))
+        self._links.leave()
 
     def _share(self, number: int, links: Links, collectives: Collectives) -> None:
         members = gather(Hello(StateVersion(self._shared, self.step), self._registry.shape()), collectives)

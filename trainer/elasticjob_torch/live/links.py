@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,18 +25,19 @@ class Links:
 
     def __init__(self) -> None:
         self._before = frozenset(_sockets())
-        self._peers: Collection[str] = ()
+        self._peers: frozenset[str] = frozenset()
         self._all: frozenset[tuple[int, str]] | None = None
-        self._cut = False
+        self._cut = self._left = False
+        self._lock = threading.Lock()
         self._ends: list[Callable[[], object]] = []
 
     def expect(self, peers: Collection[str]) -> None:
         """While the group forms, what leads to one of these addresses is its own."""
-        self._peers = peers
+        self._peers = frozenset(map(_plain, peers))
 
     def own_addresses(self) -> frozenset[str]:
         """Return this process's addresses on connections that came since this object was made."""
-        return frozenset(address for _, address, _ in self._new())
+        return frozenset(own for _, own, _ in self._new())
 
     def ends_with(self, end: Callable[[], object]) -> None:
         """The group has what does not end with its connections: ``end`` ends it."""
@@ -53,14 +55,28 @@ class Links:
         """End the group's collectives, and those of its other members that wait for this one."""
         self._cut = True
         try:
-            for descriptor, name in self._all if self._all is not None else self._found():
-                with _same(descriptor, name) as link:
-                    if link is not None:
-                        with contextlib.suppress(OSError):  # its other end is gone
-                            link.shutdown(socket.SHUT_RDWR)
+            with self._lock:
+                self._shut_down()
         finally:
             for end in self._ends:
                 end()
+
+    def leave(self) -> None:
+        """The group is left: what comes from now on is another's."""
+        with self._lock:
+            self._left = True
+
+    def _shut_down(self) -> None:
+        found = self._all if self._all is not None else self._found()
+        for descriptor, name in () if self._left else found:
+            with _same(descriptor, name) as link:
+                if link is not None:
+                    with contextlib.suppress(OSError):  # its other end is gone
+                        link.shutdown(socket.SHUT_RDWR)
+
+    def were_cut(self) -> bool:
+        """Say whether `cut` was called."""
+        return self._cut
 
     def are_broken(self) -> bool:
         """Say whether a connection was cut here, is closed, or is at its end."""
@@ -75,8 +91,13 @@ class Links:
             with _same(descriptor, name) as link:
                 if link is not None and link.family in (socket.AF_INET, socket.AF_INET6):
                     with contextlib.suppress(OSError):  # a listener has no peer: on its end gloo ends the process
-                        peer = link.getpeername()[0]
-                        yield (descriptor, name), link.getsockname()[0], peer
+                        peer = _plain(link.getpeername()[0])
+                        yield (descriptor, name), _plain(link.getsockname()[0]), peer
+
+
+def _plain(address: str) -> str:
+    """Return an IPv4 address as such: torch's store connects to it by IPv6, as ``::ffff:127.0.0.1``."""
+    return address.removeprefix("::ffff:")
 
 
 def _sockets() -> Iterator[tuple[int, str]]:

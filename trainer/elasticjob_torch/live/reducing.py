@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
+from elasticjob_torch.live.collectives import value_of
+
 if TYPE_CHECKING:
     import torch
     from torch.futures import Future
@@ -27,4 +29,4 @@ def _average(collectives: Collectives, bucket: dist.GradBucket) -> Future[torch.
     reduced = gradients if gradients.is_sparse else collectives.lend(gradients.detach())
     work = dist.all_reduce(reduced, async_op=True)
     # DDP reads only an error that a callback raised
-    return collectives.future(work, gradients).then(lambda done: done.value())
+    return collectives.future(work, gradients).then(value_of)
