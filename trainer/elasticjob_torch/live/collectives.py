@@ -28,7 +28,7 @@ _SETTLE_AGAIN_SECONDS, _ENDED_AGAIN_SECONDS = 0.001, 0.05
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedCollective:
     """The error of a collective. No exception: a future that has one is kept for ever by it, as its traceback has the
     future, of which the garbage collector knows nothing."""
 
@@ -69,7 +69,7 @@ class Collectives:
         future: Future[Any] = Future()
         with self._lock:
             if self._cut:
-                future.set_result(Failure(RuntimeError, _CUT))
+                future.set_result(FailedCollective(RuntimeError, _CUT))
             else:
                 self._waits.add(future)
             if self._thread is None:
@@ -90,7 +90,7 @@ class Collectives:
             self._cut = True
             waits, self._waits = self._waits, set()
         for future in waits:
-            future.set_result(Failure(RuntimeError, _CUT))
+            future.set_result(FailedCollective(RuntimeError, _CUT))
 
     def settle(self) -> None:
         """Return when no thread has anything left to do for the collectives, all of which have ended.
@@ -134,12 +134,12 @@ class Collectives:
                 if value is not None and value.is_cuda:  # gloo has copied it back in a stream of its own
                     torch.cuda.current_stream(value.device).synchronize()
             except Exception as error:
-                self._end(future, Failure(type(error), str(error)))
+                self._end(future, FailedCollective(type(error), str(error)))
             else:
                 self._end(future, value)
             del item, work, value, future
 
-    def _end(self, future: Future[Any], result: torch.Tensor | Failure | None) -> None:
+    def _end(self, future: Future[Any], result: torch.Tensor | FailedCollective | None) -> None:
         with self._lock:
             if future not in self._waits:
                 return  # it was cut
@@ -150,6 +150,6 @@ class Collectives:
 def value_of(future: Future[Any]) -> Any:
     """Wait for a future of `Collectives`, and return its value, or raise its error."""
     result = future.wait()
-    if isinstance(result, Failure):
+    if isinstance(result, FailedCollective):
         raise result.error()
     return result
