@@ -84,6 +84,17 @@ def _start(connection: socket.socket, nice: int, log: str, run: list[str]) -> No
     connection.sendall(f"{pid}\n".encode())
 
 
+def _first(listening: socket.socket, seconds: float) -> socket.socket:
+    """The first connection. Raises TimeoutError: the process that measures may never have started."""
+    listening.settimeout(seconds)
+    try:
+        connection, _ = listening.accept()
+    except TimeoutError:
+        raise TimeoutError(f"no process has connected to {listening.getsockname()} in {seconds:g} s") from None
+    listening.settimeout(None)
+    return connection
+
+
 def _end_with(lifeline: socket.socket) -> None:
     lifeline.recv(1)
     os.killpg(0, signal.SIGKILL)
@@ -96,7 +107,7 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen(64)
-        lifeline, _ = listening.accept()
+        lifeline = _first(listening, CONNECT_SECONDS)
         threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
         while True:
             connection, _ = listening.accept()

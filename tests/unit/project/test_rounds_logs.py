@@ -2,6 +2,7 @@
 """What `make bench` shows of its processes: the end of a log when one fails, and nothing otherwise."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from rounds import child as children
 from rounds import logs
 from rounds.child import Child
 from rounds.progress import Progress
-from rounds.starter import Starter
+from rounds.starter import Starter, _first
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,14 @@ def test_all_processes_end_with_the_one_that_measures(folder: Path, starter: Sta
     with pytest.raises(RuntimeError, match="has ended"):
         child.answer()
     child.kill()
+
+
+def test_a_starter_to_which_nobody_connects_ends(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "nobody.sock"))
+        listening.listen()
+        with pytest.raises(TimeoutError, match=r"no process has connected to .*nobody\.sock in 0\.05 s"):
+            _first(listening, 0.05)
 
 
 def test_of_a_long_log_only_the_end_is_shown(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +18,22 @@ _EXIT_SECONDS = 10.0
 _threads: set[threading.Thread] = set()
 
 
-def drop(groups: list[tuple[object, Callable[[], object]]]) -> None:
-    """Drop groups that nobody else holds, and return at once. With each: what waits until its collectives have ended.
+class BrokenGroup(NamedTuple):
+    """A process group, and what returns once its collectives have ended."""
+
+    group: object
+    wait_until_ended: Callable[[], object]
+
+
+def drop(groups: list[BrokenGroup]) -> None:
+    """Drop groups that nobody else holds, each once its collectives have ended; return at once.
 
     torch 2.6 keeps all of Python waiting for those that go on when the group is dropped.
     """
 
     def run() -> None:
         while groups:
-            groups[-1][1]()
+            groups[-1].wait_until_ended()
             groups.pop()
         _threads.discard(thread)
 

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.broken import drop
+from elasticjob_torch.live.broken import BrokenGroup, drop
 from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
 from elasticjob_torch.live.ending import Ending
@@ -113,7 +113,7 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
-        self._broken: list[tuple[object, Callable[[], object]]] = []  # groups, until their reducer is gone
+        self._broken: list[BrokenGroup] = []  # until their reducer is gone
         self._links = Links()
         self._collectives = Collectives()
         self._forming: Links | None = None  # the same, while the group forms
@@ -301,7 +301,7 @@ class Group:
             self._collectives.settle()
             disconnect()
         elif (group := disconnect()) is not None:
-            self._broken.append((group, self._collectives.wait_until_ended))
+            self._broken.append(BrokenGroup(group, self._collectives.wait_until_ended))
         self._links.leave()
 
     def _share(self, number: int, links: Links, collectives: Collectives) -> None:

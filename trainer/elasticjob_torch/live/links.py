@@ -67,8 +67,9 @@ class Links:
             self._left = True
 
     def _shut_down(self) -> None:
-        found = self._all if self._all is not None else self._found()
-        for descriptor, name in () if self._left else found:
+        if self._left:
+            return
+        for descriptor, name in self._all if self._all is not None else self._found():
             with _same(descriptor, name) as link:
                 if link is not None:
                     with contextlib.suppress(OSError):  # its other end is gone

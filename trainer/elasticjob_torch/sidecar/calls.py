@@ -107,7 +107,7 @@ class CallThread:
             task = _Task(run) if self._bell is None else _Task(run, self._bell.ring)
             self._done = task.done
             self._tasks.put(task)
-            self._await(lambda: self._is_set(task.done, deadline), deadline, seconds)
+            self._await(lambda: self._wait_for(task.done, deadline), deadline, seconds)
         finally:
             self._turn.release()
         return task.outcome()
@@ -123,8 +123,8 @@ class CallThread:
         if self._done.is_set():
             self._thread.join()
 
-    def _is_set(self, done: threading.Event, deadline: float) -> bool:
-        """Wait for ``done``, or until it is time to ask whether the call is to be abandoned."""
+    def _wait_for(self, done: threading.Event, deadline: float) -> bool:
+        """Wait for ``done``, or until the time to ask whether the call is to be abandoned; return whether it is set."""
         if self._bell is None:
             return done.wait(_SLICE_SECONDS)
         if not done.is_set():
