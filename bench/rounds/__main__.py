@@ -97,7 +97,7 @@ class Bench:
         with handler_processes(n) as handlers, sidecar_processes(self._api, n) as sidecars:
             job = OurJob(self._api, handlers, sidecars)
             newest = (await job.start(n, spare))[-1]
-            async with self._counted(self.row(n, "first")):
+            async with job.explained(), self._counted(self.row(n, "first")):
                 first = await asyncio.to_thread(job.rendezvous)
             self.row(n, "first").ours_seconds.append(first)
             if spare:
@@ -105,14 +105,15 @@ class Bench:
                 below.ours_seconds.append(first)
                 below.ours_api_writes = self.row(n, "first").ours_api_writes
                 below.ours_api_bytes = self.row(n, "first").ours_api_bytes
-            async with self._counted(self.row(n, "again")):
+            async with job.explained(), self._counted(self.row(n, "again")):
                 self.row(n, "again").ours_seconds.append(await asyncio.to_thread(job.rendezvous))
-            self.row(n, "again").ours_after_last_join_seconds.append(await job.after_the_last_join())
+            async with job.explained():
+                self.row(n, "again").ours_after_last_join_seconds.append(await job.after_the_last_join())
             if spare:
                 newest = await job.scale(n + 1)
-                async with self._counted(self.row(n, "scale-up")):
+                async with job.explained(), self._counted(self.row(n, "scale-up")):
                     self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newest))
-            async with self._counted(self.row(n, "member-lost")):
+            async with job.explained(), self._counted(self.row(n, "member-lost")):
                 self.row(n, "member-lost").ours_seconds.append(await asyncio.to_thread(job.lose, newest))
             await job.end()
 

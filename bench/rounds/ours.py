@@ -6,11 +6,13 @@ what a kubelet would into their status. Each sidecar has its pod's environment a
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import secrets
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ PODS_SECONDS, SETTLED_SECONDS, DELETED_SECONDS = 180.0, 180.0, 300.0
 TOKEN_SECONDS = 7200
 JOINS_SECONDS, QUIET_SECONDS = 90.0, 2.0
 LISTED_A_SECOND = 2048
+TELLING = ("phase", "reason", "readyReplicas", "restarts", "rendezvous", "blockers", "replacements")
+LONGEST_NOTE = 4000
 LAST_CALL_SECONDS = 120  # two cores may need longer than the default for the joins of the largest job
 
 
@@ -92,6 +96,17 @@ class OurJob(Group):
         selector = f"labelSelector=elasticjob.io%2Fjob%3D{self._name}"
         await self._delete_all(f"{CORE}/pods?{selector}", {"gracePeriodSeconds": 0})
         await self._delete_all(f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
+
+    @contextlib.asynccontextmanager
+    async def explained(self) -> AsyncIterator[None]:
+        """A failure in this block also says how the job stands: the agents know only that no round came."""
+        try:
+            yield
+        except RuntimeError as error:
+            status = await self.status()
+            told = {field: status.get(field) for field in TELLING}
+            error.add_note(f"the job's status: {json.dumps(told)[:LONGEST_NOTE]}")
+            raise
 
     async def status(self) -> Object:
         """The job's status as it is now."""

@@ -28,7 +28,8 @@ async def profile(api: Api, operator: int, n: int) -> None:
         pids = {"handlers": [one.pid for one in handlers], "sidecars": [one.pid for one in sidecars]}
         for kind in ("first", "again"):
             before = await _cpu(api, {**pids, "operator": [operator]})
-            answer = await asyncio.to_thread(job.rendezvous_of_all)
+            async with job.explained():
+                answer = await asyncio.to_thread(job.rendezvous_of_all)
             after = await _cpu(api, {**pids, "operator": [operator]})
             took = ", ".join(f"{name} {1000 * (after[name] - before[name]):.0f}" for name in after)
             print(f"{n} agents, {kind}: ms of processor time: {took}")

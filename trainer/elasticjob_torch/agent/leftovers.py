@@ -37,6 +37,8 @@ class Leftovers:
         within: how many seconds the others have to end after SIGTERM.
     """
 
+    _has_started = False  # any process, by an agent in this one: if not, there is nothing to look for
+
     def __init__(self, living: Callable[[], Collection[str]] = tuple, within: float | None = None) -> None:
         self._living = living
         self._within = within or _TERM_SECONDS
@@ -46,6 +48,7 @@ class Leftovers:
     @staticmethod
     def new_start() -> str:
         """Return an id for processes that are started now."""
+        Leftovers._has_started = True
         return uuid.uuid4().hex[:12]
 
     def begin(self) -> None:
@@ -70,7 +73,7 @@ class Leftovers:
         self._ending = {}
 
     def _find(self) -> dict[int, str]:
-        mark, found = os.environ.get(MARK, ""), {}
+        mark, found = os.environ.get(MARK, "") if self._has_started else "", {}
         for pid, started in others_that_live() if mark else ():
             if variable_of(pid, MARK) == mark and (start := variable_of(pid, START)):
                 found[pid] = started, start

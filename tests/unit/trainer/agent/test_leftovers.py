@@ -119,6 +119,13 @@ def test_a_process_that_is_prestarted_meanwhile_is_spared(start):
     assert process.poll() is None
 
 
+def test_an_agent_that_has_started_nothing_looks_at_no_process(monkeypatch):
+    """A look takes milliseconds with a hundred processes, which a join would wait for: all of a node, with hostPID."""
+    monkeypatch.setattr(Leftovers, "_has_started", False)
+    monkeypatch.setattr(leftovers, "others_that_live", lambda: pytest.fail("it looked"))
+    end(Leftovers())
+
+
 def test_nothing_left_takes_no_time(monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"slept {seconds} s"))
     end(Leftovers())
