@@ -22,7 +22,7 @@ from rounds.child import Answer, serve
 
 POLL_SECONDS = 0.1  # of torch's agent
 TOLD_SECONDS = 60.0
-ROUND_SECONDS = 120.0
+ROUND_SECONDS = 240.0  # also of the largest job, less than `child.ANSWER_SECONDS`
 SIGN_SECONDS = 0.01
 
 

@@ -30,11 +30,11 @@ JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 PODS_SECONDS, SETTLED_SECONDS, DELETED_SECONDS = 180.0, 180.0, 300.0
 TOKEN_SECONDS = 7200
-JOINS_SECONDS, QUIET_SECONDS = 90.0, 2.0
+JOINS_SECONDS, QUIET_SECONDS = 240.0, 2.0
 LISTED_A_SECOND = 2048
 TELLING = ("phase", "reason", "readyReplicas", "restarts", "rendezvous", "blockers", "replacements")
 LONGEST_NOTE = 4000
-LAST_CALL_SECONDS = 120  # two cores may need longer than the default for the joins of the largest job
+LAST_CALL_SECONDS = 240  # two cores may need longer than the default for the joins of the largest job
 
 
 class OurJob(Group):
