@@ -4,7 +4,7 @@ situation and kept it (`RECORD_SCENES=1`)."""
 
 import pytest
 
-from elasticjob.blocker_reasons import Reason
+from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob_cli.why.answer import why
 from elasticjob_cli.why.rows import LocalReason
 from elasticjob_cli.why.table import OF_JOB, OF_WORKER
@@ -153,6 +153,13 @@ def test_a_cause_is_named_by_what_the_cluster_showed(name: str) -> None:
         found = sorted(set(found))
     assert found == ([cause] if cause else [])
     assert reply.full is (cause is None)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_recorded_remedy_is_the_present_one(name: str) -> None:
+    blockers = load(name).job.get("status", {}).get("blockers", [])
+    told = {one["reason"]: one["remedy"] for one in blockers if "remedy" in one}
+    assert told == {reason: REMEDIES[reason] for reason in told}
 
 
 def test_every_row_of_the_table_has_been_seen_or_is_known_not_to_be() -> None:
