@@ -124,7 +124,7 @@ TABLES = [
             "a training process is killed": "process-killed",
             "a pod is deleted, and replaced": "pod-deleted",
             "a pod is deleted, with `spareReplicas: 1`": "pod-deleted, spare",
-            "a node stands still, with `spareReplicas: 1`": "node-lost, spare",
+            "a node freezes, with `spareReplicas: 1`": "node-lost, spare",
             "scaled from 3 to 4, with the new pod's start": "scale-up",
         },
     ),

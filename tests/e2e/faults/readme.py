@@ -17,26 +17,29 @@ LED = "training goes on; {detail}"
 ROWS = {
     "scale-up": (
         "`kubectl scale` up",
-        "the group trains on until the newcomers are there; then one new round, in which members keep their ranks",
+        "the group trains on until the newcomers have joined; then one new round, in which members keep their ranks",
     ),
     "scale-burst": ("`kubectl scale`, three times within a second", "one new round, of the last size"),
     "scale-up-down": ("scaled up, and down again before the newcomer joined", "no new round"),
-    "scale-down": ("`kubectl scale` down", "the highest ranks are told, exit with 75 and go; no failure is counted"),
+    "scale-down": (
+        "`kubectl scale` down",
+        "the workers with the highest ranks are told to leave and exit with code 75; no failure is counted",
+    ),
     "scale-down-up": (
         "scaled from 3 to 1 to 3 within two seconds",
-        "who was told to leave leaves; new pods take their indices",
+        "the workers told to leave still leave; new pods take their indices",
     ),
     "agent-killed": ("torchrun is killed", "its container restarts in place; counts as one failure"),
     "worker-process-killed": ("a training process is killed", "torchrun starts it again; counts as one failure"),
     "oom-killed": ("a worker runs out of memory", "the same"),
     "pod-deleted": (
         "a pod is deleted",
-        "it is replaced, one new round of the full size; no failure is counted",
+        "it is replaced; one new round of the full size; no failure is counted",
     ),
     "pod-deleted-rank0": ("rank 0's pod is deleted", "the same"),
     "pod-deleted-spare": (
         "a pod is deleted, with `spareReplicas: 1`",
-        "the spare takes its rank at once, nobody else's changes; the new pod is the spare",
+        "the spare takes its rank at once, and no other rank changes; the new pod is the spare",
     ),
     "sidecar-killed": ("rank 0's sidecar is killed", "it restarts in place, the trainers' containers run on"),
     "rank0-hangs-before-store": (
@@ -44,50 +47,50 @@ ROWS = {
         "after `storeReadySeconds` (15 in the test) it is lost and replaced",
     ),
     "node-paused": (
-        "a node stands still, and wakes up later",
+        "a node freezes, and wakes up later",
         "its workers are replaced elsewhere; the old ones get no store and no rank",
     ),
     "node-paused-spare": ("the same, with `spareReplicas: 1`", "the spare takes the lost worker's rank at once"),
     "node-and-leader-paused": (
-        "a node stands still that has the leading operator as well",
-        "the same, once another leads: its Lease lasts for `leaseSeconds`, 10 by default",
+        "a node with the leading operator freezes",
+        "the same, once another operator leads: the Lease lasts for `leaseSeconds`, 10 by default",
     ),
     "node-killed": ("a node loses its power", "its workers are replaced elsewhere; no failure is counted"),
     "eviction": (
         "`kubectl drain`",
-        "others start elsewhere first; then one planned round, before which scripts may save",
+        "replacements start elsewhere first; then one planned round, before which scripts may save",
     ),
     "replacement-unschedulable": (
         "no room for a replacement",
         "the group goes on without it at `minReplicas` or above, and grows when there is room",
     ),
     "image-missing": (
-        "an image that cannot be had",
+        "an image cannot be pulled",
         "`kubectl get ej` says `ImagePull`, the condition `Rendezvoused` names it",
     ),
     "crash-loop": ("the training fails again and again", "`Failed` after `maxRestarts`, with the reason"),
     "operator-stopped": ("the leading operator's pod is deleted", LED),
     "operator-killed": ("the leading operator is killed", LED),
     "two-operators": (
-        "the leader stands still beyond its Lease, then wakes",
-        "not one of its writes gets through; {detail}",
+        "the leading operator freezes for longer than its Lease, then wakes up",
+        "all its writes are refused; {detail}",
     ),
-    "leader-frozen": ("the leader stands still for a minute", LED),
+    "leader-frozen": ("the leading operator freezes for a minute", LED),
     "lease-deleted": ("the Lease is deleted", LED),
     "api-paused-2m": (
         "the API server is away for two minutes",
-        "training goes on; no new round, nobody is taken for lost",
+        "training goes on; no new round, and no worker counts as lost",
     ),
-    "api-slow": ("each request takes half a second longer; a pod is deleted", "as without"),
-    "etcd-compacted": ("the API server forgets its history (410 Gone)", "all watches begin anew; no new round"),
-    "finish-uneven": ("one rank ends early, one saves for two minutes", "`Complete` after the last"),
+    "api-slow": ("each API request takes half a second longer; a pod is deleted", "the same as without the delay"),
+    "etcd-compacted": ("the API server forgets its history (410 Gone)", "all watches start again; no new round"),
+    "finish-uneven": ("one rank ends early, one saves for two minutes", "`Complete` after the last one has ended"),
     "finish-beside-restart": (
-        "a worker fails when another has finished",
-        "it goes on without the finished one, at once",
+        "a worker fails after another has finished",
+        "the others go on at once, without the finished worker",
     ),
     "suspend-forming": (
         "suspended while a round forms, then resumed",
-        "the pods go, the state stays; the next round forms with new pods",
+        "the pods are deleted, the job's state stays; the next round forms with new pods",
     ),
 }
 FIGURES = ("survivors_told_seconds", "first_step_seconds", "first_step_warm_seconds")
