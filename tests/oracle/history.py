@@ -28,7 +28,7 @@ def newly_formed(before: State, after: State) -> bool:
 
 
 def rounds_count_up(before: State, after: State) -> Iterator[str]:
-    """There is one round at a time: its number never falls, and grows by one, only out of a formed round."""
+    """There is one round at a time. Its number never falls, and grows by one, only when a formed round ends."""
     if not before.round <= after.round <= before.round + 1:
         yield f"the round went from {before.round} to {after.round}"
     if after.round > before.round and before.phase is not FORMED:
@@ -38,8 +38,8 @@ def rounds_count_up(before: State, after: State) -> Iterator[str]:
 
 
 def told_once(before: State, after: State) -> Iterator[str]:
-    """Members, store and the restart that was done change only when a round is formed: what a trainer was told is never
-    told differently."""
+    """Members, store and the restart that was done change only when a round is formed, so a trainer is never told
+    another version of the same round."""
     if newly_formed(before, after):
         return
     if (after.participants, after.replicas) != (before.participants, before.replicas):
@@ -53,8 +53,9 @@ def told_once(before: State, after: State) -> Iterator[str]:
 
 
 def ranks_are_stable(before: State, after: State) -> Iterator[str]:
-    """A round has members, each index one rank. Who stays keeps its rank if the round has it; the free ranks are filled
-    by the survivors of higher ones, as they were, then by newcomers by index. Not with `spec.rankOrder`."""
+    """A round has members, and each index has one rank. A survivor keeps its rank if the new round has that rank. The
+    free ranks go first to the survivors with higher ranks, in their order, then to newcomers by index. With
+    `spec.rankOrder` this does not hold."""
     if not newly_formed(before, after):
         return
     members = after.participants
@@ -87,7 +88,8 @@ def no_victims(before: State, after: State) -> Iterator[str]:
 
 
 def replaced_for_good(before: State, after: State) -> Iterator[str]:
-    """How often an index was replaced never falls; who is told to leave is replaced, who has finished never is."""
+    """The replacement number of an index never falls. A worker that is told to leave is replaced, a finished worker
+    never."""
     grown = set()
     for index in before.replacements.keys() | after.replacements.keys():
         was, number = before.replacements.get(index, 0), after.replacements.get(index, 0)
@@ -103,7 +105,7 @@ def replaced_for_good(before: State, after: State) -> Iterator[str]:
 
 
 def finished_once(before: State, after: State) -> Iterator[str]:
-    """A finished worker is not forgotten, and finishes once. Stages count up, by one."""
+    """A worker finishes once, and stays finished. Stages count up, by one."""
     if not before.stage <= after.stage <= before.stage + 1:
         yield f"the stage went from {before.stage} to {after.stage}"
     if not set(before.finished) <= set(after.finished):
@@ -113,8 +115,8 @@ def finished_once(before: State, after: State) -> Iterator[str]:
 
 
 def one_failure_a_round(before: State, after: State) -> Iterator[str]:
-    """At most one failure is counted for a round, as the next is formed or the job fails instead; a round that stands
-    may reset the count."""
+    """At most one failure is counted for a round: when the next round is formed, or when the job fails instead. A round
+    that stands may reset the count."""
     stands = before.phase is FORMED and after.phase is FORMED and after.round == before.round
     judged = newly_formed(before, after) or (before.phase is not CLOSED and after.outcome is Outcome.FAILED)
     counted = after.restarts - before.restarts
@@ -131,9 +133,9 @@ def one_failure_a_round(before: State, after: State) -> Iterator[str]:
 
 
 def failures_wait(before: State, after: State) -> Iterator[str]:
-    """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, and changed
-    only for what says more of it. The members whose pods are replaced meanwhile are noted with it, unless their index
-    has finished."""
+    """A failure waits only while a round forms. It is noted when the last round breaks, then kept or dropped, and
+    replaced only by an account that says more about the same failure. The members whose pods are replaced meanwhile are
+    noted with it, unless their index has finished."""
     if after.failure and after.phase is not FORMING:
         yield f"a failure waits, and round {after.round} is {after.phase}"
     elif after.failure and before.phase is FORMING and not _says_more(before, after):
@@ -151,7 +153,7 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
 
 
 def rules_go_with_failures(before: State, after: State) -> Iterator[str]:
-    """What the job's policy says of a failure is kept as long as that waits; only a rule before it takes its place."""
+    """The matching rule of the job's policy is kept as long as its failure waits. Only an earlier rule replaces it."""
     if after.matched and not after.failure:
         yield f"rule {after.matched.rule} matches, and no failure waits"
     if not (before.matched and before.phase is FORMING and after.failure):
@@ -161,7 +163,7 @@ def rules_go_with_failures(before: State, after: State) -> Iterator[str]:
 
 
 def pings_count_up(before: State, after: State) -> Iterator[str]:
-    """A ping has a number of its own: it never falls, and nobody else is asked by the same one."""
+    """The number of a ping never falls, and the workers pinged by one number never change."""
     if not before.ping <= after.ping <= before.ping + 1:
         yield f"the ping went from {before.ping} to {after.ping}"
     if after.ping == before.ping and after.pinged != before.pinged:
@@ -171,8 +173,8 @@ def pings_count_up(before: State, after: State) -> Iterator[str]:
 
 
 def planned_while_forming(before: State, after: State) -> Iterator[str]:
-    """An end is planned, and leaves its round intact, only while the next round forms, and from the beginning or not at
-    all. A round whose end is planned is intact."""
+    """An end is planned, and its round intact, only while the next round forms, and only from the beginning on. A round
+    whose end is planned is intact."""
     for now, then in ((after.planned, before.planned), (after.intact, before.intact)):
         if now and after.phase is not FORMING:
             yield f"an end is planned, and round {after.round} is {after.phase}"
@@ -183,7 +185,8 @@ def planned_while_forming(before: State, after: State) -> Iterator[str]:
 
 
 def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
-    """Closed comes with an outcome: `Complete`, `Failed`, `RendezvousTimeout`, or `Closed` out of a formed round."""
+    """A closed rendezvous has an outcome: `Complete`, `Failed`, `RendezvousTimeout`, or `Closed`, which follows only a
+    formed round."""
     if (after.phase is CLOSED) != (after.outcome is not None):
         yield f"the rendezvous is {after.phase}, and its outcome is {after.outcome}"
     if after.outcome is before.outcome:
@@ -206,7 +209,7 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
 
 
 def closed_is_final(before: State, after: State) -> Iterator[str]:
-    """Closed is final: it becomes no other phase and no other round, and after an end nothing changes at all."""
+    """`Closed` is final: neither phase nor round changes any more, and after an end nothing changes at all."""
     if before.phase is not CLOSED:
         return
     if after.phase is not CLOSED or after.round != before.round:
@@ -216,7 +219,7 @@ def closed_is_final(before: State, after: State) -> Iterator[str]:
 
 
 def changes_have_a_reason(before: State, after: State) -> Iterator[str]:
-    """No round is opened, formed or closed without a reason for people."""
+    """No round is opened, formed or closed without a reason that people can read."""
     moved = (after.round, after.phase, after.outcome) != (before.round, before.phase, before.outcome)
     if moved and not after.reason:
         yield f"round {after.round} became {after.phase} without a reason"

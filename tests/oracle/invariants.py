@@ -55,9 +55,9 @@ def moves_are_in_the_table(step: Step) -> Iterator[str]:
 
 
 def formed_of_who_joined(step: Step) -> Iterator[str]:
-    """A round is formed of exactly the workers that have joined since the last one, each by its present id, as far as
-    there are places, and the size is allowed: of members of the last round before others, then by index, and last of
-    those whose nodes are about to go."""
+    """A round is formed of exactly the workers that have joined since the last round, each with its present id, as far
+    as there are places and the size is allowed. Members of the last round come first, then others by index; workers on
+    nodes that are about to go come last."""
     if not newly_formed(step.before, step.after):
         return
     number, members = step.after.round, step.after.participants
@@ -73,8 +73,8 @@ def formed_of_who_joined(step: Step) -> Iterator[str]:
 
 
 def formed_without_the_lost(step: Step) -> Iterator[str]:
-    """No round is formed without a member of the last one that runs and has not left: it is waited for until it joins,
-    be it for a place that its size does not have, or its loss is known."""
+    """No round is formed without a member of the last round that runs and has not left. The round waits until that
+    member has joined, even if the size has no place for it, or until its loss is known."""
     before, after = step.before, step.after
     if not newly_formed(before, after):
         return
@@ -89,8 +89,8 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
 
 
 def formed_of_what_was_saved(step: Step) -> Iterator[str]:
-    """No round of the same stage follows a planned end while rank 0 of the last one, told to leave, runs on: it may
-    still be saving."""
+    """After a planned end no round of the same stage is formed while rank 0 of the last round, told to leave, still
+    runs: it may be saving."""
     before, after = step.before, step.after
     if not newly_formed(before, after) or not before.planned or after.stage > before.stage:
         return
@@ -101,8 +101,8 @@ def formed_of_what_was_saved(step: Step) -> Iterator[str]:
 
 
 def formed_between_the_bounds(step: Step) -> Iterator[str]:
-    """A round has `minReplicas` to `replicas` members, both less the finished, and of an allowed size; none is formed
-    while suspended."""
+    """A round has an allowed size, and `minReplicas` to `replicas` members, both minus the finished workers. No round
+    is formed while the job is suspended."""
     size = len(step.after.participants)
     if newly_formed(step.before, step.after) and step.sizes and size not in step.sizes:
         yield f"a round of {size} was formed, which is not allowed"
@@ -111,8 +111,8 @@ def formed_between_the_bounds(step: Step) -> Iterator[str]:
 
 
 def waiting_is_counted(step: Step) -> Iterator[str]:
-    """`waiting` counts exactly the workers that have joined, are not members and have a place; `spares` those that have
-    none."""
+    """`waiting` counts exactly the workers that have joined, are not members and have a place; `spares` counts those
+    without a place."""
     after = step.after
     members = after.participants if after.phase is FORMED else ()
     closed = after.phase is CLOSED
@@ -124,9 +124,10 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
-    """A formed round is ended by a member that is lost, leaves, has another id, joins again or hangs, at once; else
-    by the next stage, by a restart that is asked for, at once, or by newcomers that have joined and have a place in a
-    larger round or somebody's on a node that is about to go; the last two not once a member has finished."""
+    """A formed round ends at once when a member is lost, leaves, has another id, joins again or hangs. Otherwise it
+    ends when the next stage begins, at once when a restart is requested, or when newcomers have joined that have a
+    place in a larger round or take the place of a member on a node that is about to go. Once a member has finished,
+    neither a restart nor newcomers end it."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
@@ -149,9 +150,9 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def plans_hold_while_all_live(step: Step) -> Iterator[str]:
-    """A round is intact after its end exactly when newcomers or workers told to leave are the only cause of that, until
-    a member stops in another way than it was told to, or falls silent. It is also planned, if the training does not
-    live through it in a member that stays."""
+    """A round is intact after its end exactly if newcomers or workers told to leave are the only cause of the end, and
+    only until a member stops without having been told to, or falls silent. Its end is also planned, unless the training
+    lives through it in a member that stays."""
     before, after = step.before, step.after
     if after.phase is not FORMING:
         return
@@ -179,9 +180,9 @@ def _leaver_is_silent(step: Step) -> bool:
 
 
 def failures_are_the_trainings(step: Step) -> Iterator[str]:
-    """A failure waits, and is counted when the next round is to be formed, exactly when the training itself broke the
-    last one, no member was lost to anything else, and the job's policy does not ignore it. One too many does not wait
-    once all members have joined again."""
+    """A failure waits, and is counted when the next round is to be formed, exactly if the training itself broke the
+    last round, no member was lost for another cause, and the job's policy does not ignore it. A failure beyond
+    `maxRestarts` stops waiting once all members have joined again."""
     before, after = step.before, step.after
     judged = newly_formed(before, after) or step.failures > 0
     if after.phase is FORMING and after.failure and not step.pending:
@@ -201,9 +202,9 @@ def failures_are_the_trainings(step: Step) -> Iterator[str]:
 
 
 def the_first_rule_decides(step: Step) -> Iterator[str]:
-    """What is noted of a failure is the lowest rule of the job's policy that matches a member that has stopped. With
-    `FailJob` no round is formed any more, and nobody is waited for once all members have joined again, left or are
-    lost."""
+    """The rule that is noted for a failure is the lowest rule of the job's policy that matches a member that has
+    stopped. With `FailJob` no further round is formed, and the job does not wait any longer once all members have
+    joined again, left or are lost."""
     before, after, ruling = step.before, step.after, step.ruling if step.pending else None
     if after.phase is FORMING and (after.matched and after.matched.rule) != (ruling and ruling.rule):
         yield f"rule {after.matched and after.matched.rule} is noted, and {ruling and ruling.rule} matches"
@@ -219,10 +220,10 @@ def _says(matched: Matched | None, action: PolicyAction) -> bool:
 
 
 def replaced_for_a_cause(step: Step) -> Iterator[str]:
-    """A pod is replaced when it is gone or going, has ended without having finished, crashed as a member, did not serve
-    its store, has no room, is outdated, has kept an invalid record, did not join again as a member though its sidecar
-    lived, or has left a ping unanswered that another has answered, or that nobody else was asked: never for a
-    silence that all share."""
+    """A pod is replaced when it is gone or being deleted, has ended without having finished, crashed as a member, did
+    not serve its store, has no room, is outdated, has kept an invalid record, did not join again as a member though its
+    sidecar lived, or has left a ping unacked that another worker acked or that went to no other worker. It is never
+    replaced for a silence of all workers."""
     before, after, present = step.before, step.after, step.current(step.before)
     for index, number in after.replacements.items():
         if number <= before.replacements.get(index, 0):
@@ -261,9 +262,9 @@ def _members(step: Step) -> list[Worker]:
 
 
 def room_is_kept(step: Step) -> Iterator[str]:
-    """Who has no place and is no spare, or is outdated, is told to leave, finally. Members of the last round have the
-    places first, and go from the highest rank down, those before others whose nodes are about to go; none becomes a
-    spare, and no spare goes before them."""
+    """A worker is told to leave, for good, if it has no place and is not a spare, or if it is outdated. Members of the
+    last round have the first right to places. They leave from the highest rank down, those on nodes that are about to
+    go before the others. No member becomes a spare, and no spare leaves before a member."""
     before, after, kept = step.before, step.after, step.kept
     if after.phase is CLOSED:
         return
@@ -288,8 +289,8 @@ def room_is_kept(step: Step) -> Iterator[str]:
 
 
 def ends_for_a_cause(step: Step) -> Iterator[str]:
-    """`Complete` means that all members or as many workers as are wanted have finished; the other outcomes have their
-    cause in what the workers did."""
+    """`Complete` means that all members, or as many workers as are wanted, have finished. The other outcomes are caused
+    by what the workers did."""
     outcome = step.after.outcome
     if outcome is not None and outcome is not step.before.outcome and not any(CAUSES[outcome](step)):
         yield f"{outcome} without a cause"

@@ -13,8 +13,8 @@ FORMING, FORMED, _ = RendezvousPhase
 
 
 def live_members_are_known(step: Step) -> Iterator[str]:
-    """The live members of a round are those whose join says so and those that have opted in since: none is forgotten
-    until the next round is formed, or the next stage begins."""
+    """The live members of a round are those that joined live and those that have opted in since. Each stays live until
+    the next round is formed or the next stage begins."""
     before, after = step.before, step.after
     if newly_formed(before, after):
         of_join = {one.index for one in step.joined(after.round - 1) if one.request and one.request.live}
@@ -36,9 +36,9 @@ def _opted_in(step: Step, state: State) -> set[int]:
 
 
 def nobody_waits_where_all_live(step: Step) -> Iterator[str]:
-    """While a round forms, and all that have joined for it live on, one of them out of the last round, nobody waits:
-    not once the minimum has joined, no other member of the last round may still join or save, and no failure may still
-    be explained by the loss of one that has left."""
+    """While a round forms, it does not wait if all workers that have joined are live, one of them is a member of the
+    last round, the minimum has joined, no other member of the last round may still join or save, and no failure may
+    still be explained by the loss of a member that has left."""
     before, after = step.before, step.after
     if after.phase is not FORMING or after.stage > before.stage or step.suspended or step.failures:
         return
@@ -63,8 +63,8 @@ def _has_left_for_good(worker: Worker) -> bool:
 
 
 def newcomers_of_live_jobs_are_let_in(step: Step) -> Iterator[str]:
-    """A formed round whose members all live through changes is reopened for the first newcomer that lives on, and makes
-    it larger, at once."""
+    """A formed round whose members are all live is reopened at once for the first live newcomer that makes it
+    larger."""
     before, after = step.before, step.after
     if before.phase is not FORMED or after.phase is not FORMED or after.round > before.round or after.done:
         return
@@ -76,8 +76,8 @@ def newcomers_of_live_jobs_are_let_in(step: Step) -> Iterator[str]:
 
 
 def new_processes_where_they_are_needed(step: Step) -> Iterator[str]:
-    """No process lives on into a round that was opened because the training hung or a restart was asked for; a restart
-    is done only where none has."""
+    """No process lives on into a round that was opened for a hang or for a requested restart, and a restart counts as
+    done only by a round into which no process has lived on."""
     before, after = step.before, step.after
     hung = any(map(step.hung, step.breaks))
     reopened = any(event.reason == ROUND_REOPENED for event in step.decision.events)

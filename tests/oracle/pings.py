@@ -10,8 +10,8 @@ from oracle.evidence import ENDED, Step
 
 
 def only_suspects_are_pinged(step: Step) -> Iterator[str]:
-    """A worker that another suspects, or that is called unready, is pinged in the same step, with witnesses that are
-    not suspected, if there are any. Only workers that can ack are pinged."""
+    """A worker that another worker suspects, or that the cluster calls unready, is pinged in the same step, together
+    with witnesses that are not suspected, if there are any. Only workers that can ack are pinged."""
     before, after, able, suspected = step.before, step.after, _able(step, step.after), _suspected(step)
     if before.ended or after.ended:
         return
@@ -37,7 +37,7 @@ def _suspected(step: Step) -> set[Member]:
 
 
 def ack_limit_begins_with_an_ack(step: Step) -> Iterator[str]:
-    """The clock of a pinged worker starts only when another has acked, unless nobody else was pinged."""
+    """The clock of a pinged worker starts only when another worker has acked, unless no other was pinged."""
     known, able = step.before.clocks.pings or {}, _able(step, step.before)
     for member, pinged in (step.after.clocks.pings or {}).items():
         was = known.get(member)

@@ -9,9 +9,10 @@ from oracle.history import newly_formed
 
 
 def neighbours_are_near(step: Step) -> Iterator[str]:
-    """With `spec.rankOrder` members in one zone have ranks in a row, in it those in one rack, in it those on one node:
-    survivors first, as they were, then newcomers by index, and a zone, rack or node is where the first of them is.
-    Those of which the label is not known come last, but where the first survivor is, who has rank 0."""
+    """With `spec.rankOrder` the members of one zone have consecutive ranks, within it those of one rack, and within
+    that those on one node. Survivors come first, in their old order, then newcomers by index. A zone, rack or node has
+    the position of its first member. Members whose label is not known come last, unless the first survivor is among
+    them: that one has rank 0."""
     before, after, spec = step.before, step.after, step.spec
     if not newly_formed(before, after) or not spec.rank_order:
         return

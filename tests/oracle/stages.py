@@ -11,9 +11,10 @@ from oracle.history import newly_formed
 
 
 def finished_in_success(step: Step) -> Iterator[str]:
-    """A worker has finished when it asks `Finish` and its container has ended with exit code 0, but not while deleted
-    or suspended; or when its record says nothing against that exit code, and its last word has not come. Who asks
-    `Finish`, or for the next stage, is finishing while its container goes on."""
+    """A worker has finished when it requests `Finish` and its container has ended with exit code 0, but not while its
+    pod is being deleted or the job is suspended. With that exit code it has also finished if its record does not
+    contradict it and its last request has not arrived. A worker that requests `Finish` or the next stage is finishing
+    while its container runs."""
     (said, may_have), noted = succeeded(step), set(step.after.finished) - set(step.before.finished)
     for member in sorted(said - noted):
         yield f"worker {member.index} ended in success, and has not finished"
@@ -25,8 +26,8 @@ def finished_in_success(step: Step) -> Iterator[str]:
 
 
 def stages_follow_each_other(step: Step) -> Iterator[str]:
-    """A stage begins when all members of the last round have succeeded in the one before, or nobody else is wanted, and
-    a worker's next torchrun asks for it; no round has members of two."""
+    """A stage begins when all members of the last round have succeeded in the stage before, or no other worker is
+    wanted, and a worker's next torchrun requests it. No round has members of two stages."""
     before, after = step.before, step.after
     if newly_formed(before, after):
         asked = {one.request.stage for one in step.kept if one.member in after.participants and one.request}
