@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several failures in one round is its cause. What the failures tell decides, as the clocks of pods are not
-comparable.
+"""Which of several failures in one round is its cause. The reports of the failures decide, because the clocks of pods
+are not comparable.
 
 A worker that loses a peer fails with a broken connection, and may be seen before the peer, which is still stopping or
 silent. So each report of a failure has a `FailureKind`: the plug-in gives it for processes, and `elasticjob.reading`

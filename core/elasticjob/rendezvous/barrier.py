@@ -6,8 +6,8 @@
 - the last call has expired. It begins when the minimum has joined. Running members of the last round that have not left
   are awaited longer, until they join or are lost: they may still be stopping their processes.
 
-There is no last call where the processes of all workers that have joined live on: newcomers get another round as soon
-as they are ready. Only a failure that a loss may still explain is waited for, as it counts when the round forms.
+If all workers that have joined are live, there is no last call: newcomers get another round as soon as they are ready.
+The round waits only for a failure that a loss may still explain, because the failure counts when the round forms.
 
 Where only some sizes are allowed, the round has the largest of them that the joined workers can fill. The others wait;
 of the members, those on draining nodes wait first.
@@ -16,9 +16,9 @@ At a planned end the round also waits while the last round's rank 0, told to lea
 save there, and the next round is to resume from it.
 
 The join timeout runs only while every awaited worker has a running pod and its torchrun has called its sidecar. The
-start timeout covers the time before, as a script may do much before it starts torchrun. Pods without a node, without
-quota or not yet made stop neither clock; if no awaited worker has any other pod, the job waits without limit. Both
-clocks stand still for members of the last round that may still save and stop their processes: those have the longer
+start timeout covers the time before, because a command may do much before it starts torchrun. Pods without a node,
+without quota or not yet made stop neither clock; if no awaited worker has any other pod, the job waits without limit.
+Both clocks stop for members of the last round that may still save and stop their processes: these have the longer
 `rejoin`.
 
 The job fails when so many workers fail again and again before they join that the minimum cannot be reached without

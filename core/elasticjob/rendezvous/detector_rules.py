@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which `decide` runs the failure detector: it notes heartbeats and acks, and pings who is suspected.
+"""The rules by which `decide` runs the failure detector: it notes heartbeats and acks, and pings suspected workers.
 `failure_detector` has the questions, and `losses` what follows from a ping without an ack."""
 
 from elasticjob.rendezvous import failure_detector

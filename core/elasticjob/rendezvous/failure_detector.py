@@ -3,8 +3,8 @@
 `decide` draws the consequences.
 
 A suspicion may come from anywhere and proves nothing. A worker is lost when it leaves a ping unacked that another
-worker, pinged at the same time, has acked: then the way to the API server works and the worker does not. While nobody
-acks, no clock runs.
+worker, pinged at the same time, has acked: then the way to the API server works and the worker does not. While no
+worker acks, no clock runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

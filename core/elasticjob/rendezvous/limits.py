@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits that a worker may set with its join in place of the job's, as torchrun's options do; and the limit of an ack.
 
-They are read from the records at the time of use, so every operator comes to the same result.
+The limits are read from the records at the time of use, so every operator comes to the same result.
 """
 
 from collections.abc import Iterable

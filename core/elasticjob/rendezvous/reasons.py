@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why rounds end and are formed, in a word for programs and in a sentence for people (rule 19). No rule reads them."""
+"""Why rounds end and are formed, as a word for programs and a sentence for people (rule 19). No rule reads either."""
 
 from collections.abc import Iterable, Sequence
 

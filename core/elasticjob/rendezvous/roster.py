@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who counts: the workers with a place, the spares, the awaited, the missing, and the surplus.
+"""Which workers have a place, and which are spares, awaited, missing or surplus.
 
 Everything here is derived from spec, state and workers; nothing is decided.
 """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts how often in a row a group failed to form. Pure: the places and errors are arguments.
 
-Some failures have a cause outside the group: the round's end was heard before anything else failed, the round ended by
-plan meanwhile, or a member was lost, which shows in a smaller next group. So losses in quick succession cost nobody the
-state. What is left may lie in this process, and a new one may help.
+Failures with a cause outside the group do not count: the end of the round was announced before anything else failed,
+the round ended by plan meanwhile, or a member was lost, which shows in a smaller next group. So losses in quick
+succession cost no process its state. The cause of any other failure may lie in this process, and a new process may
+help.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 """What differs between the backends of a group that breaks: how its blocked collectives end, and when the optimizer may
 rely on the gradients.
 
-gloo's collectives end with the group's connections, which `links` cuts, and waits for them by `collectives`. Unless the
-group was cut, each has ended when a wait for it returns.
-NCCL's run on the GPU after their calls, no socket ends them, and an aborted one leaves undefined numbers. `elastic`
-uses gloo alone: `Nccl` has yet to run on GPUs. Its group has gloo beside NCCL, for all that is no tensor on a GPU.
+gloo's collectives end with the group's connections, which `links` cuts; `collectives` waits for them. Unless the group
+was cut, a collective has ended when a wait for it returns.
+
+NCCL's collectives run on the GPU after their calls, no socket ends them, and an aborted collective leaves undefined
+numbers. `elastic` uses gloo only: `Nccl` has yet to run on GPUs. Its group has gloo beside NCCL, for everything that is
+not a tensor on a GPU.
 """
 
 from __future__ import annotations

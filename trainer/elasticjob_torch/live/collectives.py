@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits for a group's collectives: each wait ends with its collective, or when the group is cut.
 
-gloo does not tell every collective that a connection has ended. One of which half a message has come hears nothing of
-it. Nor do the others on a connection of which half a message has come for a collective that has failed: gloo reads
-nothing more from it. So gloo itself is waited for in a thread that can be left behind.
+gloo does not tell every collective that a connection has ended. It does not tell a collective that has received half a
+message. If that collective fails, gloo reads nothing more from its connection, so the other collectives on it are not
+told either. So a thread that can be left behind waits for gloo itself.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects this process with the other members of a round, and disconnects it from those of the last."""
+"""Connects this process with the other members of a round, and disconnects it from the members of the last round."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts a group's connections, so that its blocked collectives end.
 
-Of several members only the neighbours of a lost one get an error; the others would wait for the group's timeout, and
-gloo has no call that ends their waits. A group's connections are found by difference: sockets that came while it formed
-and lead to a member. Connections of the script's own are never cut.
+Only the neighbours of a lost member get an error. The other members would wait for the group's timeout, and gloo has no
+call that ends their waits. A group's connections are found by difference: they are the sockets that appeared while the
+group formed and that lead to a member. Connections that the script made are never cut.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses, in one sentence each, what cannot live through a change of the group."""
+"""Refuses everything that cannot live through a change of the group, with one sentence for each."""
 
 from __future__ import annotations
 

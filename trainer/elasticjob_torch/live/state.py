@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of all that members of a group have in common, as a tree and the tensors in it.
+"""The registry of the state that the members of a group share, as a tree and the tensors in it.
 
 The tree is small and can be sent as bytes: in it a `Placeholder` stands for each tensor. So tensors can be sent one by
-one, into the memory that the receiver's own tensors have already.
+one, into the memory of the receiver's own tensors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts steps, and restores what a broken one has changed before it is done again."""
+"""Counts steps, and restores what a broken step has changed before the step is repeated."""
 
 from __future__ import annotations
 

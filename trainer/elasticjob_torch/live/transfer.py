@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings all members of a new group to one state: that of the member that has trained furthest.
 
-All members tell how far they are, by the last round in which they shared the state, then by the step. So a newcomer
-with an old checkpoint never overrides members that trained. The state goes over the training's own group, in pieces of
+All members report their progress: the last round in which they shared the state, then the step. So a newcomer with an
+old checkpoint never overrides members that have trained. The state goes over the training's own group, in pieces of
 bounded size.
 """
 
