@@ -45,7 +45,7 @@ def moves() -> str:
 
 def modes() -> str:
     """The table of a sidecar's modes."""
-    rows = ["| from | event | to | asks | when |", "|---|---|---|---|---|"]
+    rows = ["| from | event | to | requests | when |", "|---|---|---|---|---|"]
     for move in MODES:
         sources = "any" if set(move.sources) == set(Mode) else ", ".join(move.sources)
         asks = f"`{move.asks}`" if move.asks else "the same"
@@ -84,7 +84,7 @@ def symptoms() -> dict[str, str]:
         seen.setdefault(row.reason, []).append(_entry(row.sentence.format(said="…"), remedy_of(row)))
     for worker in OF_WORKER:
         told = f"It waits for worker 3, {worker.sentence.format(said='…', **ONE)}."
-        nobody = "Nobody waits for such a worker: the others go on without it." if worker.stuck else ""
+        nobody = "The other workers do not wait for it." if worker.stuck else ""
         seen.setdefault(worker.reason, []).append(_entry(told, remedy_of(worker), nobody))
     entries = {cause: f"#### {cause}\n\n" + "\n".join(items) for cause, items in seen.items()}
     return {

@@ -66,12 +66,12 @@ REMEDIES: Mapping[str, str] = {
     "round is restarted",
     Reason.CONTAINER_FAILED: "see what its command does after torchrun, and its log (`kubectl logs --previous`)",
     Reason.IMAGE_PULL: "name an image that the nodes can pull, or the imagePullSecrets of its registry",
-    Reason.CONFIG_MISSING: "make what the container refers to, or change the reference in the template",
+    Reason.CONFIG_MISSING: "create the object that the container refers to, or change the reference in the template",
     Reason.CONTAINER_ERROR: "correct the container's command, mounts or security context",
-    Reason.INIT_CRASHES: "mend the init container: the job fails once it has ended more often than maxRestarts",
-    Reason.SIDECAR_CRASHES: "see its log (`kubectl logs --previous`); its ends do not count against maxRestarts",
-    Reason.TRAINER_CRASHES: "see its log (`kubectl logs --previous`); the job fails once it has ended more often than "
-    "maxRestarts",
+    Reason.INIT_CRASHES: "fix the init container: the job fails once it has failed more than maxRestarts times",
+    Reason.SIDECAR_CRASHES: "see its log (`kubectl logs --previous`); its restarts do not count against maxRestarts",
+    Reason.TRAINER_CRASHES: "see its log (`kubectl logs --previous`); the job fails once it has failed more than "
+    "maxRestarts times",
     Reason.POD_BACK_OFF: "the pause before each new pod grows, to 300 s at most",
     Reason.CLAIM_NOT_READY: "make the PersistentVolumeClaim, or see why it is not bound: `kubectl describe pvc`",
     Reason.SCHEDULING_GATED: "the controller that set the gates removes them, as a queue does when it has quota",

@@ -105,7 +105,7 @@ OF_WORKER = (
         LocalReason.QUEUED_TWICE,
         pod.queued_twice,
         "which Kueue holds back though the gang has quota: {said}",
-        "Rename that LocalQueue if it is default, because it takes all pods of its namespace; or use "
+        "Rename that LocalQueue if its name is default, because it takes all pods of its namespace; or use "
         "`quotaAdmission: Pods`.",
         stuck=True,
     ),
@@ -164,7 +164,10 @@ OF_WORKER = (
         stuck=True,
     ),
     WorkerRow(
-        LocalReason.VOLUME, pod.volume, "whose pod{s} cannot mount a volume: {said}", "Make what the volume refers to."
+        LocalReason.VOLUME,
+        pod.volume,
+        "whose pod{s} cannot mount a volume: {said}",
+        "Create the object that the volume refers to.",
     ),
     WorkerRow(
         LocalReason.SANDBOX,

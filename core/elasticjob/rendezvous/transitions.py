@@ -26,20 +26,20 @@ class Move(NamedTuple):
 
 
 MOVES = (
-    Move(FORMING, ROUND_FORMED, FORMED, 0, "at least the minimum has joined, and nobody else is waited for"),
+    Move(FORMING, ROUND_FORMED, FORMED, 0, "at least the minimum has joined, and no other worker is awaited"),
     Move(
         FORMING,
         Outcome.TIMEOUT,
         CLOSED,
         0,
-        "the minimum has not joined in time, or its torchruns were not started, though the pods run",
+        "the minimum has not joined in time, or torchrun was not started in time, although the pods run",
     ),
     Move(
         FORMING,
         Outcome.FAILED,
         CLOSED,
         0,
-        "a `Close`, one crash or failure too many, success without any round, or its deadline has come",
+        "a `Close`, one crash or failure too many, success without any round, or the job's deadline",
     ),
     Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
     Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, joins again, or hangs"),
@@ -48,7 +48,7 @@ MOVES = (
         ROUND_REOPENED,
         FORMING,
         1,
-        "newcomers have joined, and no other is waited for, or a restart is asked for",
+        "newcomers have joined, and no other is awaited; or a restart is requested",
     ),
     Move(FORMED, STAGE_FINISHED, FORMING, 1, "all members have succeeded, and the next torchrun of one has begun"),
     Move(FORMED, Outcome.COMPLETE, CLOSED, 0, "all members have finished, or no other worker is wanted"),
@@ -57,17 +57,17 @@ MOVES = (
         Outcome.FAILED,
         CLOSED,
         0,
-        "the container of a member fails once too often after its torchrun's success, or goes on for too long, or the "
-        "job's deadline has come",
+        "after the success of its torchrun a member's container fails once too often or goes on for too long; or the "
+        "job's deadline",
     ),
-    Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker asks `Close`; the members train on to their end"),
+    Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker requests `Close`; the members train on to their end"),
     Move(CLOSED, Outcome.COMPLETE, CLOSED, 0, "after a `Close`, all members have finished"),
     Move(
         CLOSED,
         Outcome.FAILED,
         CLOSED,
         0,
-        "after a `Close`, all members have ended, and not all in success, or its deadline has come",
+        "after a `Close`, all members have ended, and not all in success; or the job's deadline",
     ),
 )
 TABLE = {(move.source, move.event): move for move in MOVES}

@@ -21,7 +21,7 @@ IDLE, JOINING, HANDED, FINISHED = Mode
 JOINED, HANDED_OUT, HAS_FINISHED = "Joined", "HandedOut", "HasFinished"
 
 
-RENEWED_WHEN = "a round was formed after the join, and without it; or the processes of a live join are new ones now"
+RENEWED_WHEN = "a round was formed after the join, without this worker; or a live join now comes from new processes"
 
 
 class ModeChange(NamedTuple):
@@ -48,15 +48,15 @@ MOVES = (
         RequestCause.JOIN_TIMEOUT,
         IDLE,
         RequestType.LEAVE,
-        "no round was formed for as long as the trainer wanted to wait, and none stands without it",
+        "no round was formed within the time that the trainer wanted to wait, and none stands without this worker",
     ),
     ModeChange(
         (JOINING, HANDED),
         RequestCause.AGENT_LOST,
         IDLE,
         RequestType.LEAVE,
-        "the trainer that holds a round is gone; or one that joined is, and no other has come within 5 s, or fetched "
-        "the formed round within `storeReadySeconds`",
+        "the trainer that holds a round is gone; or the trainer that joined is gone, and no other has come within 5 s, "
+        "or fetched the formed round within `storeReadySeconds`",
     ),
     ModeChange(
         (HANDED,),
@@ -70,14 +70,15 @@ MOVES = (
         RequestCause.TRAINER_LEFT,
         IDLE,
         RequestType.LEAVE,
-        "the trainer that joined or holds a round says that it leaves, and its cause; or any does that was told to",
+        "the trainer that joined or holds a round says that it leaves, and its cause; or any trainer that was told to "
+        "leave says so",
     ),
     ModeChange(
         (IDLE, JOINING, HANDED),
         RequestCause.POD_STOPPING,
         IDLE,
         RequestType.LEAVE,
-        "the pod stops, and nobody has left",
+        "the pod stops, and its trainer has not left",
     ),
     ModeChange(
         tuple(Mode),

@@ -424,13 +424,13 @@ def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: str, sentence
 
 
 def test_a_sidecar_of_the_templates_that_crashes_does_not_count_as_the_trainer_and_is_not_said_to() -> None:
-    """As the operator reads it: a sidecar should stay, and its ends do not count against maxRestarts."""
+    """As the operator reads it: a sidecar should stay, and its restarts do not count against maxRestarts."""
     proxy = crash(2, "proxy")
     proxy["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
     seen = forming(joined=[0, 1], pods=[proxy])
     assert causes(seen) == [Reason.SIDECAR_CRASHES]
     assert "whose pod cannot start: the sidecar proxy crashes: exit code 1: ImportError" in answer(seen).paragraph
-    assert "its ends do not count against maxRestarts" in answer(seen).paragraph
+    assert "its restarts do not count against maxRestarts" in answer(seen).paragraph
     fetch = crash(2, "fetch")
     assert causes(forming(joined=[0, 1], pods=[fetch])) == [Reason.INIT_CRASHES]
 

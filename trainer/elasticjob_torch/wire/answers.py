@@ -54,7 +54,9 @@ class View(Message):
         "are there, and can leave the round after the same step.",
     ] = False
     stalled: Annotated[
-        bool, _TRUTH, "Nobody takes steps in the round that this trainer holds: tell what its training processes do."
+        bool,
+        _TRUTH,
+        "No process takes steps in the round that this trainer holds: report what its training processes do.",
     ] = False
     succeeded: Annotated[bool, _TRUTH, "All workers of the round that this trainer holds have ended in success."] = (
         False
@@ -75,7 +77,9 @@ class View(Message):
         JsonName("apiServerAway"),
         "The sidecar does not hear the API server: the rendezvous may have changed since.",
     ] = False
-    closed: Annotated[bool, _TRUTH, "The rendezvous is closed: a formed round trains on, nobody joins another."] = False
+    closed: Annotated[
+        bool, _TRUTH, "The rendezvous is closed: a formed round trains on, and no worker joins another."
+    ] = False
     outcome: Annotated[str, OneOf(Outcome, or_empty=True), "Why it is closed, else empty."] = ""
     reason: Annotated[str, _TEXT, "Why the round was opened, formed or closed, for people."] = ""
 

@@ -74,8 +74,8 @@ ASK_STORE = Call(
     "/v1/store",
     requests.AskedStore,
     answers.StoreAddress,
-    "Waits until the round's store answers. Nobody has to ask: a connection that comes early is held for some seconds, "
-    "then closed, and may be tried again.",
+    "Waits until the round's store answers. This call is optional: a connection that comes early is held for some "
+    "seconds, then closed, and may be tried again.",
     (Code.ROUND_BROKEN, Code.STORE_TIMEOUT),
 )
 FINISH = Call(
@@ -99,7 +99,7 @@ CLOSE = Call(
     "/v1/close",
     requests.Close,
     None,
-    "Closes the rendezvous for all: the formed round trains to its end, nobody joins another.",
+    "Closes the rendezvous for all: the formed round trains to its end, and no worker joins another.",
     (*_OF_A_TRAINER, Code.API_AWAY),
 )
 LIVE = Call(
