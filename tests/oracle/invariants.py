@@ -150,9 +150,9 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def plans_hold_while_all_live(step: Step) -> Iterator[str]:
-    """A round is intact after its end exactly if newcomers or workers told to leave are the only cause of the end, and
-    only until a member stops without having been told to, or falls silent. Its end is also planned, unless the training
-    lives through it in a member that stays."""
+    """A round is intact after its end exactly if newcomers, workers told to leave and restarts are the only causes of
+    the end, and only until a member stops without having been told to, or falls silent. Its end is also planned, unless
+    the training lives through it in a member that stays."""
     before, after = step.before, step.after
     if after.phase is not FORMING:
         return
