@@ -53,6 +53,10 @@ class Plane:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer["result"]
 
+    def kubeconfig(self) -> Path:
+        """An administrator's."""
+        return Path(self.call("kubeconfig"))
+
     def log_of(self, name: str) -> str:
         """The end of a log: "cluster", "operator" or a pod's."""
         path = self.logs / f"{name}.log"
