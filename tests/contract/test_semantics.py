@@ -109,7 +109,8 @@ def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..
 
 
 def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], start: Start) -> None:
-    """ "Consistency": all members agree on who takes part, and each has a rank of its own, in numeric order."""
+    """ "Consistency": all members agree on who takes part, and each has a rank of its own, in numeric order. Upstream
+    sorts names, so that worker 10 comes before worker 2."""
     job = new_job(replicas=12)
     pods = job.pods(12)
     infos = form([start(pod) for pod in pods])

@@ -251,11 +251,16 @@ class StartedTorchrun:
 
 @contextlib.contextmanager
 def trainers(
-    job: Job, directory: Path, *arguments: Any, forks_training: bool = False, **environment: str
+    job: Job,
+    directory: Path,
+    *arguments: Any,
+    forks_training: bool = False,
+    of_pod: dict[str, list[str]] | None = None,
+    **environment: str,
 ) -> Iterator[Trainers]:
     """Started, and stopped at the end."""
     runtime = Trainers(job, directory, *arguments, **environment)
-    runtime.forks_training = forks_training
+    runtime.forks_training, runtime.of_pod = forks_training, of_pod or {}
     runtime.start()
     try:
         yield runtime
