@@ -415,6 +415,7 @@ def test_what_torch_counts_by_restarts_goes_by_rounds(new_job: NewJob, tmp_path:
         assert attempts == ["attempt_0", "attempt_1", "attempt_1", "attempt_2", "attempt_2"]
 
 
+@pytest.mark.any_torch
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:
     """Upstream one error of the backend while an agent polls ends that agent."""
     job = new_job(replicas=2)
