@@ -37,7 +37,14 @@ FORK_SECONDS = 100.0  # for what takes a hundredth of a second
 forks = multiprocessing.get_context("forkserver")
 # One list for all that is forked, as there is one server. An optimizer and DDP import torch._dynamo.
 forks.set_forkserver_preload(
-    ["torch.distributed.run", "torch._dynamo", "contract.trainers", "contract.live.trainer", "contract.imported"]
+    [
+        "torch.distributed.run",
+        "torch._dynamo",
+        "contract.trainers",
+        "contract.live.trainer",
+        "contract.live.partner",
+        "contract.imported",
+    ]
 )
 
 

@@ -295,15 +295,15 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
     ("command", "identical"),
     [
         (["torchrun"], "1"),
-        ([sys.executable, "-m", "torch.distributed.run"], "1"),
         ([sys.executable, str(LAUNCHER), "--num_processes=1", "--rdzv_backend=elasticjob"], None),
     ],
-    ids=["torchrun", "python -m torch.distributed.run", "as accelerate does"],
+    ids=["torchrun", "as accelerate does"],
 )
 def test_a_command_with_nothing_but_the_environment(
     new_job: NewJob, tmp_path: Path, command: list[str], identical: str | None
 ) -> None:
-    """As in a pod: the operator's variables, and a command line that knows nothing of this backend.
+    """As in a pod: the operator's variables, and a command line that knows nothing of this backend. `contract.trainers`
+    starts torchrun by its module's name.
 
     Where torchrun takes the number of processes from the job, ranks need no exchange through the store.
     """

@@ -14,17 +14,23 @@ import pytest
 from torch.distributed import DistStoreError, Store
 from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
 
+from contract.plane import Plane
 from contract.store_checks import in_background
 from elasticjob_torch.kubernetes import api, handler
 from elasticjob_torch.kubernetes.handler import KubernetesRendezvousHandler, create_handler
-from support import started
+from support import ControlPlane
 from support.team import Team, new_team
 from support.waiting import DEADLINE, in_time, result_of, wait_until
 
 Group = list[tuple[KubernetesRendezvousHandler, RendezvousInfo]]
 
-control_plane = pytest.fixture(started, scope="module")
 team = pytest.fixture(new_team)
+
+
+@pytest.fixture
+def control_plane(plane: Plane) -> ControlPlane:
+    """The API server of the run's cluster. Nothing else there concerns a team's namespace."""
+    return ControlPlane.of(plane.kubeconfig())
 
 
 @pytest.fixture

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import subprocess
-import sys
 import threading
 import time
 import weakref
 from datetime import timedelta
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from contract.live.partner import HOST, LATE_SECONDS, ROUNDS, SENT_BYTES, averaged
+from contract.forked import forks
+from contract.live.partner import BEGINS, HOST, LATE_SECONDS, ROUNDS, SENT_BYTES, averaged, main
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.broken import BrokenGroup, drop
@@ -29,14 +27,15 @@ from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
 from elasticjob_torch.live.torch_private import renew, set_timeout
-from support.waiting import wait_until
+from support.waiting import Deadline, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.connection import Connection
 
-PARTNER = Path(__file__).parent / "live/partner.py"
 TIMEOUT = timedelta(seconds=20)  # of collectives; gloo takes five times as long for a connection
 SOON_SECONDS = 60.0  # on a machine that is busy
+FIRST_SECONDS = 240.0  # with the start of the process that forks, which imports torch
 
 in_time = pytest.mark.skipif(set_timeout is None, reason="this torch has one timeout for connecting and collectives")
 
@@ -50,20 +49,24 @@ def store() -> Iterator[dist.TCPStore]:
 
 
 @contextlib.contextmanager
-def partner(rank: int, store: dist.TCPStore, when: str) -> Iterator[IO[str]]:
-    """The other member, which begins to connect, or has told its address and ended; yields its input."""
-    command = [sys.executable, str(PARTNER), str(rank), str(store.port), when]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdin is not None
-            while (line := process.stdout.readline()) != "begins\n":  # gloo has something to say, too
-                assert line, "the partner has ended"
-            if when == "tells":
-                assert process.wait(SOON_SECONDS) == 0
-            yield process.stdin
-        finally:
-            process.kill()
+def partner(rank: int, store: dist.TCPStore, when: str) -> Iterator[Connection]:
+    """The other member, which begins to connect, or has told its address and ended; yields the way to it."""
+    way, its = forks.Pipe()
+    process = forks.Process(target=main, args=(its, rank, store.port, when))
+    process.start()
+    its.close()
+    try:
+        if not way.poll(FIRST_SECONDS):
+            raise Deadline("the partner to begin", FIRST_SECONDS)
+        assert way.recv() == BEGINS
+        if when == "tells":
+            process.join(SOON_SECONDS)
+            assert process.exitcode == 0
+        yield way
+    finally:
+        process.kill()
+        process.join()
+        way.close()
 
 
 def fail_to_connect(rank: int, store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +104,14 @@ def test_a_wait_for_members_that_have_yet_to_come_is_cut(store: dist.TCPStore) -
 
 
 def test_a_group_that_forms_is_cut_wherever_its_members_are(store: dist.TCPStore) -> None:
-    with partner(1, store, "connects") as line:
+    with partner(1, store, "connects") as way:
         for number in itertools.count(1):
             links = Links()
             disconnect()
             connect(Place(number, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
             if {peer for _, _, peer in links._new()} - {HOST}:
                 break  # its own address is not the store's, as in a pod; one that has called comes from the store's
-            print(file=line, flush=True)
+            way.send(number)
         began = time.monotonic()
         threading.Timer(0.2, links.cut).start()
         with pytest.raises(RuntimeError) as error:

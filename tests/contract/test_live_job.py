@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import runpy
 import signal
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 
 from contract.agents import SECONDS, until
-from contract.plane import ROOT, Job, rendezvous
+from contract.plane import Job, rendezvous
 from contract.trainers import Trainers
 from contract.warm.processes import children
 from elasticjob.indices import read_indices
@@ -33,12 +32,13 @@ NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
 
 @contextlib.contextmanager
 def lives(
-    job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, forked: bool = False, **environment: str
+    job: Job, directory: Path, prepare: Callable[[], None] | None = None, *, first: dict[str, str] | None = None
 ) -> Iterator[Trainers]:
-    """`prepare`: what each torchrun does first. `forked`: training processes begin with torch imported; else torchrun
-    starts them, and they import it."""
-    runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **environment)
-    runs.prepare, runs.forks_training = prepare, forked
+    """`prepare`: what each torchrun does first. All processes are forks that begin with torch imported, but with
+    `first`, the variables that worker 0 alone has: then each is started as people do it, and imports torch."""
+    runs = Trainers(job, directory, [str(SCRIPT)], GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    runs.prepare, runs.forks_training, runs.real = prepare, first is None, first is not None
+    runs.environment_of = {f"{job.name}-0-0": first or {}}
     runs.start()
     try:
         yield runs
@@ -49,13 +49,6 @@ def lives(
 def expects_news_soon() -> None:
     """In a torchrun: its processes end soon where a group breaks for no reason."""
     going_on.NEWS_SECONDS = NEWS_SECONDS
-
-
-def first_prestarts() -> None:
-    """In worker 0's torchrun, which is a fork: what it does at Python's start where a job has warm restart."""
-    if os.environ["CONTRACT_POD"].endswith("-0-0"):
-        os.environ["ELASTICJOB_WARM_RESTART"] = "Enabled"
-        runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
 
 
 def waits_for_ever() -> None:
@@ -281,7 +274,9 @@ def test_a_process_that_says_that_it_saves_is_waited_for(new_job: NewJob, tmp_pa
         lost, stays, saves = sorted(first)
         runs.order(f"{order}-{saves}")
         until(lambda: not (tmp_path / f"{order}-{saves}").exists(), "the save to begin", SECONDS)
-        os.kill(first[lost], signal.SIGKILL)
+        with held(runs):
+            os.kill(first[lost], signal.SIGKILL)
+            pids(runs, 2 if order == "save" else 1, seen)
         last = pids(runs, 3, seen)
         assert last[stays] == first[stays]
         assert (last[saves] == first[saves]) is (order == "save")
@@ -335,8 +330,9 @@ def test_a_sidecar_that_restarts_costs_no_process(new_job: NewJob, tmp_path: Pat
 
 
 def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -> None:
-    job = new_job(replicas=2, minReplicas=1)
-    with lives(job, tmp_path, first_prestarts, forked=False) as runs:
+    """And one that is started then, in a pod without warm restart."""
+    job = new_job(replicas=2, minReplicas=1, warmRestart="Disabled")
+    with lives(job, tmp_path, first={"ELASTICJOB_WARM_RESTART": "Enabled"}) as runs:
         first = pids(runs, 2)
         known_to_live(job, 2)
         seen = len(runs.events())
@@ -345,9 +341,15 @@ def test_a_prestarted_process_is_the_newcomer(new_job: NewJob, tmp_path: Path) -
         until(lambda: ready in job.plane.log_of(f"{lost}-trainer"), f"processes {ready}", SECONDS)
         prestarted = set(children(runs.pid(lost))) - {first[lost]}
         os.kill(first[lost], signal.SIGKILL)
-        last = pids(runs, 2, seen)
-        assert last[stays] == first[stays]
-        assert last[lost] in prestarted
+        second = pids(runs, 2, seen)
+        assert second[stays] == first[stays]
+        assert second[lost] in prestarted
+        known_to_live(job, 2)
+        seen = len(runs.events())
+        os.kill(second[stays], signal.SIGKILL)
+        third = pids(runs, 2, seen)
+        assert third[lost] == second[lost]
+        assert third[stays] != second[stays]
         end(job, runs, 2)
 
 

@@ -42,6 +42,7 @@ def is_told(agent: Agent) -> None:
     until(agent.waiting, f"{agent.pod['name']} to be told of a change")
 
 
+@pytest.mark.any_torch
 def test_complete_at_max_at_once(new_job: Callable[..., Job], start: Start) -> None:
     """ "Barrier": with all workers there, nobody waits for the last call."""
     job = new_job(replicas=2, minReplicas=1, rendezvous={"lastCallSeconds": 600})
@@ -50,6 +51,7 @@ def test_complete_at_max_at_once(new_job: Callable[..., Job], start: Start) -> N
     assert [info.world_size for info in infos] == [2, 2]
 
 
+@pytest.mark.any_torch
 def test_complete_at_min_after_the_last_call(new_job: Callable[..., Job], start: Start) -> None:
     """ "Barrier", "last call": with the minimum there, the round waits for those on their way, but not for ever."""
     job = new_job(replicas=2, minReplicas=1, rendezvous={"lastCallSeconds": 600})
@@ -61,6 +63,7 @@ def test_complete_at_min_after_the_last_call(new_job: Callable[..., Job], start:
     assert job.view()["workers"][first["name"]]["spec"]["request"]["lastCallSeconds"] == 2
 
 
+@pytest.mark.any_torch
 def test_below_min_nothing_completes(new_job: Callable[..., Job], start: Start) -> None:
     """ "Barrier": below the minimum also the last call completes nothing."""
     job = new_job(replicas=2, minReplicas=2, rendezvous={"lastCallSeconds": 1})
@@ -71,6 +74,7 @@ def test_below_min_nothing_completes(new_job: Callable[..., Job], start: Start) 
     assert ranks([*form([other]), result_of(joined, SECONDS)]) == [1, 0]
 
 
+@pytest.mark.any_torch
 def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., Job], start: Start) -> None:
     """ "Exclusivity", "waiting": there is one group at a time; who comes later waits, and the group is told."""
     job = new_job(replicas=1, maxReplicas=4)
@@ -88,6 +92,7 @@ def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., J
     assert member.waiting() == 0
 
 
+@pytest.mark.any_torch
 def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..., Job], start: Start) -> None:
     """ "Exclusivity": a worker for which there is no place any more ends, and the group never notices."""
     job = new_job(replicas=1, maxReplicas=2)
@@ -108,8 +113,10 @@ def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..
     assert job.formed(1)["worldSize"] == 1
 
 
+@pytest.mark.any_torch
 def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], start: Start) -> None:
-    """ "Consistency": all members agree on who takes part, and each has a rank of its own, in numeric order."""
+    """ "Consistency": all members agree on who takes part, and each has a rank of its own, in numeric order. Upstream
+    sorts names, so that worker 10 comes before worker 2."""
     job = new_job(replicas=12)
     pods = job.pods(12)
     infos = form([start(pod) for pod in pods])
@@ -119,6 +126,7 @@ def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], 
     assert members == list(range(12))
 
 
+@pytest.mark.any_torch
 def test_a_loss_before_completion_is_made_good(new_job: Callable[..., Job], start: Start) -> None:
     """ "Fault tolerance": who is lost before the round is complete is replaced, and the others go on waiting."""
     job = new_job(replicas=3, minReplicas=3)
@@ -156,6 +164,7 @@ def test_a_loss_after_completion_ends_the_round(new_job: Callable[..., Job], sta
     assert ranks(infos) == [*kept, rank]  # survivors keep theirs, and who is new takes the free one
 
 
+@pytest.mark.any_torch
 def test_a_silent_member_is_lost_after_the_time_that_it_named(new_job: Callable[..., Job], start: Start) -> None:
     """ "Keep-alive": interval times attempts, as the agents were configured, whatever the job says."""
     job = new_job(replicas=2, rendezvous={"workerLostSeconds": 600, "rejoinSeconds": 601})
@@ -237,6 +246,7 @@ def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> Non
     job.closed("Complete")
 
 
+@pytest.mark.any_torch
 def test_a_join_timeout_of_torchs_costs_nothing_while_a_pod_is_absent(
     new_job: Callable[..., Job], start: Start
 ) -> None:

@@ -233,11 +233,15 @@ def test_who_counts_failures_is_the_job_alone(new_job: NewJob, tmp_path: Path, o
         assert job.closed("Failed")["reason"].endswith("failure 3, and maxRestarts is 2")
 
 
-@pytest.mark.parametrize("option", ["--nnodes=1", "--nnodes=5:7", "--nproc-per-node=1", "--nproc_per_node=auto"])
-def test_options_that_people_write_out_of_habit(new_job: NewJob, tmp_path: Path, option: str) -> None:
+@pytest.mark.parametrize(
+    "options", [("--nnodes=1", "--nnodes=5:7"), ("--nproc-per-node=1", "--nproc_per_node=auto")], ids=" ".join
+)
+def test_options_that_people_write_out_of_habit(new_job: NewJob, tmp_path: Path, options: tuple[str, str]) -> None:
+    """Each worker has one of both."""
     job = new_job(replicas=2)
-    with trainers(job, tmp_path, [option, str(WORKER)]) as runs:
-        assert runs.group(2) == [f"{job.name}-0-0", f"{job.name}-1-0"]
+    of_pod = {f"{job.name}-{index}-0": [option, str(WORKER)] for index, option in enumerate(options)}
+    with trainers(job, tmp_path, of_pod=of_pod) as runs:
+        assert runs.group(2) == list(of_pod)
         runs.order("finish")
         job.closed("Complete")
 
@@ -411,6 +415,7 @@ def test_what_torch_counts_by_restarts_goes_by_rounds(new_job: NewJob, tmp_path:
         assert attempts == ["attempt_0", "attempt_1", "attempt_1", "attempt_2", "attempt_2"]
 
 
+@pytest.mark.any_torch
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:
     """Upstream one error of the backend while an agent polls ends that agent."""
     job = new_job(replicas=2)
@@ -425,12 +430,3 @@ def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Pat
         assert job.formed(1)["worldSize"] == 2
         runs.order("finish")
         assert runs.codes(2) == [0, 0]
-
-
-def test_ranks_are_in_numeric_order_beyond_ten(new_job: NewJob, tmp_path: Path) -> None:
-    """Upstream sorts names, so that worker 10 comes before worker 2."""
-    job = new_job(replicas=11)
-    with trainers(job, tmp_path) as runs:
-        assert runs.group(11) == [f"{job.name}-{index}-0" for index in range(11)]
-        runs.order("finish")
-        job.closed("Complete")

@@ -2,7 +2,7 @@
 """The container runtime of a job's trainers: a torchrun for each pod, started and stopped as the pod says.
 
 Each torchrun is a process of its own, forked from one that has imported torch: the same code as the command's, without
-the seconds that its start takes.
+the seconds that its start takes. With `real` it is started as people do it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -67,6 +68,8 @@ class Trainers:
         self.folder = Path.cwd()  # where torchrun is started
         self.prepare: Callable[[], None] | None = None  # what its process does first; to be pickled
         self.forks_training = False  # training processes begin with torch imported: for scripts that import it
+        self.real = False  # no process of this job is a fork
+        self.environment_of: dict[str, dict[str, str]] = {}  # more variables, by pod
         self._environment = environment
         self._running: dict[str, Torchrun] = {}
         self._started: dict[str, int] = {}
@@ -179,11 +182,14 @@ class Trainers:
             "CONTRACT": str(self.directory),
             "CONTRACT_POD": name,
             **self._environment,
+            **self.environment_of.get(name, {}),
         }
         log = self.job.plane.logs / f"{name}-{log_name}.log"
         return self.start_torchrun(command, environment, log)
 
     def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
+        if self.real:
+            return StartedTorchrun(command, environment, log, self.folder)
         begin = (self.folder, self.prepare, self.forks_training)
         process = forks.Process(target=_torchrun, args=(command, environment, log, *begin))
         process.start()
@@ -212,13 +218,49 @@ class Trainers:
         return next((each for each in self.job.view()["pods"] if each["name"] == name), None)
 
 
+class StartedTorchrun:
+    """A `Torchrun` that is no fork."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path, folder: Path) -> None:
+        line = [sys.executable, "-m", "torch.distributed.run", *command]
+        ours = {name: value for name, value in os.environ.items() if name != MARK}
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                line,
+                env={**ours, **environment},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._process.wait(timeout)
+
+
 @contextlib.contextmanager
 def trainers(
-    job: Job, directory: Path, *arguments: Any, forks_training: bool = False, **environment: str
+    job: Job,
+    directory: Path,
+    *arguments: Any,
+    forks_training: bool = False,
+    of_pod: dict[str, list[str]] | None = None,
+    **environment: str,
 ) -> Iterator[Trainers]:
     """Started, and stopped at the end."""
     runtime = Trainers(job, directory, *arguments, **environment)
-    runtime.forks_training = forks_training
+    runtime.forks_training, runtime.of_pod = forks_training, of_pod or {}
     runtime.start()
     try:
         yield runtime

@@ -86,6 +86,16 @@ class ControlPlane:
         self._server_program: Program
         self._tls = ssl.create_default_context()
 
+    @classmethod
+    def of(cls, kubeconfig: Path) -> ControlPlane:
+        """One that another process has started, and stops: for requests."""
+        config, plane = json.loads(kubeconfig.read_text()), cls()
+        plane._work = kubeconfig.parent
+        plane._server = config["clusters"][0]["cluster"]["server"]
+        plane._token = config["users"][0]["user"]["token"]
+        plane._tls = ssl.create_default_context(cafile=plane.authority)
+        return plane
+
     @property
     def kubeconfig(self) -> Path:
         """The path of a kubeconfig with an administrator's rights; it exists from `start` to `stop`."""

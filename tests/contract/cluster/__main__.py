@@ -37,7 +37,7 @@ def main() -> None:
 async def run(plane: ControlPlane, work: Path) -> None:
     token = json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"]
     api = WatchingClient(plane.server, str(plane.authority), token)
-    cluster = Commands(api, ("127.0.0.1", urlsplit(plane.server).port or 443))
+    cluster = Commands(api, ("127.0.0.1", urlsplit(plane.server).port or 443), plane.kubeconfig)
     cluster.kubelet = Kubelet(api, cluster.api_port, plane.authority, work, cluster.changed)
     operator = await start_operator(plane.kubeconfig, work / "operator.log")
     parts = {

@@ -9,6 +9,7 @@ exited(pod, code)            the trainer's container ended
 kill_sidecar(pod)
 freeze(pod), thaw(pod)       the sidecar stands still, and goes on
 api_away(job, seconds)       no sidecar of this job reaches the API server; returns when it is back
+kubeconfig()                 the path of an administrator's
 view(job, after, seconds)    the job, its pods and records as soon as anything of it is newer than version `after`
 """
 
@@ -17,6 +18,7 @@ import contextlib
 import signal
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -35,9 +37,9 @@ TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}
 class Commands:
     """The objects as they were last seen, and the commands."""
 
-    def __init__(self, api: WatchingClient, server: tuple[str, int]) -> None:
+    def __init__(self, api: WatchingClient, server: tuple[str, int], kubeconfig: Path) -> None:
         """`server`: host and port of the API server."""
-        self._api, self._server = api, server
+        self._api, self._server, self._kubeconfig = api, server, kubeconfig
         self._proxies: dict[str, Proxy] = {}  # by job
         self._jobs: dict[str, Object] = {}
         self._workers: dict[str, Object] = {}
@@ -148,6 +150,9 @@ class Commands:
 
     async def do_api_away(self, job: str, seconds: float) -> None:
         await self._proxies[job].away(seconds)
+
+    async def do_kubeconfig(self) -> str:
+        return str(self._kubeconfig)
 
     async def do_view(self, job: str, after: int, seconds: float) -> Object:
         with contextlib.suppress(TimeoutError):

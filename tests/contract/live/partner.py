@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other member of a group of two, which fails while that forms.
-
-    python partner.py RANK PORT WHEN      PORT: the store's, on loopback
+"""The other member of a group of two, a process of its own, which fails while that forms. It says that it `BEGINS`.
 
 `tells`: in some rounds it tells its address and does not connect; then it ends.
-`connects`: it connects, and stands still until a line on its input sends it into the next round.
+`connects`: it connects, and stands still until something that comes sends it into the next round.
 `trains`: it connects, and is late with its collective.
 `sends`: it connects, and is killed while it sends a large tensor.
 `averages`, `sparseaverages`: it connects, and averages the gradients of one step.
@@ -15,10 +13,10 @@ import functools
 import itertools
 import os
 import signal
-import sys
 import threading
 import time
 from datetime import timedelta
+from multiprocessing.connection import Connection
 
 import torch
 import torch.distributed as dist
@@ -33,6 +31,7 @@ from elasticjob_torch.live.rounds import Place
 from elasticjob_torch.live.torch_private import renew
 
 HOST = "127.0.0.1"
+BEGINS = "begins"
 TIMEOUT = timedelta(minutes=30)
 LATE_SECONDS = 10.0
 SENT_BYTES, SEND_SECONDS = 200 << 20, 0.03  # far more than is sent until it is killed
@@ -61,11 +60,12 @@ class TellsAndGoes(dist.Store):
             raise Gone
 
 
-def main(rank: int, port: int, when: str) -> None:
+def main(test: Connection, rank: int, port: int, when: str) -> None:
+    """`port`: the store's, on loopback."""
     connecting.connect_alone(Gloo())  # which imports what a first group needs
     connecting.disconnect()
-    print("begins", flush=True)
-    ways = {"tells": tells, "connects": connects, "trains": trains, "sends": sends}
+    test.send(BEGINS)
+    ways = {"tells": tells, "connects": functools.partial(connects, test), "trains": trains, "sends": sends}
     for sparse in (False, True):
         ways["sparse" * sparse + "averages"] = functools.partial(averaged, sparse=sparse)
     ways[when](rank, port)
@@ -81,11 +81,11 @@ def tells(rank: int, port: int) -> None:
         connecting.disconnect()
 
 
-def connects(rank: int, port: int) -> None:
+def connects(test: Connection, rank: int, port: int) -> None:
     for number in itertools.count(1):
         connecting.disconnect()
         connecting.connect(Place(number, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
-        sys.stdin.readline()
+        test.recv()
 
 
 def trains(rank: int, port: int) -> None:
@@ -116,7 +116,3 @@ def averaged(rank: int, port: int, sparse: bool) -> list[float]:
     collectives.settle()
     gradients = ddp.module.weight.grad
     return (gradients.to_dense() if sparse else gradients).flatten().tolist()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -10,8 +10,6 @@ import json
 import os
 import re
 import runpy
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from contract.agents import until
 from contract.plane import ROOT, rendezvous
-from contract.trainers import Torchrun, Trainers
+from contract.trainers import Trainers
 from contract.warm import processes
 from contract.warm.changes import apply_before_starts
-from elasticjob_torch.agent.orphans import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,26 +228,9 @@ class _Runtime(Trainers):
         path = os.pathsep.join(filter(None, paths))
         given = {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", **setup.environment, **environment}
         super().__init__(job, directory, command, **given)
-        self.folder = setup.folder
+        self.folder, self.real = setup.folder, setup.real
         if not setup.real:
             self.prepare = partial(_begin, setup.changes)
-        self._real = setup.real
-
-    def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
-        if not self._real:
-            return super().start_torchrun(command, environment, log)
-        line = [sys.executable, "-m", "torch.distributed.run", *command]
-        with log.open("ab") as output:
-            return _Started(
-                subprocess.Popen(
-                    line,
-                    env={**{name: value for name, value in os.environ.items() if name != MARK}, **environment},
-                    cwd=self.folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                )
-            )
 
 
 def _begin(changes: Sequence[str]) -> None:
@@ -258,24 +238,3 @@ def _begin(changes: Sequence[str]) -> None:
     runpy.run_path(str(ROOT / "trainer/sitecustomize.py"))
     if changes:
         apply_before_starts(changes)
-
-
-class _Started:
-    """A `Torchrun` that is no fork."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def exitcode(self) -> int | None:
-        return self._process.poll()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def join(self, timeout: float | None = None) -> None:
-        self._process.wait(timeout)
