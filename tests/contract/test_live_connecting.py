@@ -27,6 +27,7 @@ from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
 from elasticjob_torch.live.torch_private import renew, set_timeout
+from support.ports import free_port
 from support.waiting import Deadline, wait_until
 
 if TYPE_CHECKING:
@@ -99,6 +100,16 @@ def test_a_wait_for_members_that_have_yet_to_come_is_cut(store: dist.TCPStore) -
     threading.Timer(0.5, links.cut).start()
     with pytest.raises(RuntimeError) as error:
         connect(Place(1, 0, 2, HOST, store.port), links, TIMEOUT, Gloo())
+    assert belongs(error.value, None), error.value
+    assert time.monotonic() - began < _MEET_SECONDS / 2
+
+
+def test_a_store_that_is_gone_is_tried_until_the_group_is_cut() -> None:
+    """torch goes on trying for as long as its timeout, and hears of nothing."""
+    links, began = Links(), time.monotonic()
+    threading.Timer(0.5, links.cut).start()
+    with pytest.raises(RuntimeError) as error:
+        connect(Place(1, 0, 2, HOST, free_port()), links, TIMEOUT, Gloo())
     assert belongs(error.value, None), error.value
     assert time.monotonic() - began < _MEET_SECONDS / 2
 

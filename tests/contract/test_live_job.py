@@ -27,7 +27,7 @@ from elasticjob_torch.agent import busy, going_on
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
 
-NEWS_SECONDS = 6.0  # longer than a sidecar pauses between two tries to write
+NEWS_SECONDS = 12.0  # longer than a sidecar pauses between two tries to write, and a busy operator then takes
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob
         known_to_live(job, 3)
         seen = len(runs.events())
         lost = sorted(first)[1]
-        seconds = 3 * NEWS_SECONDS
+        seconds = 2 * NEWS_SECONDS
         away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"job": job.name, "seconds": seconds})
         away.start()
         for pod in first:

@@ -9,10 +9,13 @@
 """
 
 import contextlib
+import fcntl
 import functools
 import itertools
 import os
 import signal
+import sys
+import termios
 import threading
 import time
 from datetime import timedelta
@@ -34,7 +37,8 @@ HOST = "127.0.0.1"
 BEGINS = "begins"
 TIMEOUT = timedelta(minutes=30)
 LATE_SECONDS = 10.0
-SENT_BYTES, SEND_SECONDS = 200 << 20, 0.03  # far more than is sent until it is killed
+SENT_BYTES = 200 << 20  # far more than a connection takes up
+UNDER_WAY_BYTES = 64 << 10  # that wait in a connection: no other message is as long
 ROUNDS = 6  # by chance it is the one or the other that opens the connection
 
 
@@ -96,11 +100,23 @@ def trains(rank: int, port: int) -> None:
 
 
 def sends(rank: int, port: int) -> None:
-    connecting.connect(Place(1, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+    links = Links()
+    connecting.connect(Place(1, rank, 2, HOST, port), links, TIMEOUT, Gloo())
     tensor = torch.ones(SENT_BYTES, dtype=torch.uint8)
     dist.barrier()
-    threading.Timer(SEND_SECONDS, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    threading.Thread(target=dies_in_a_message, args=([one for (one, _), *_ in links._new()],)).start()
     dist.broadcast(tensor, src=rank)
+
+
+def dies_in_a_message(descriptors: list[int]) -> None:
+    while max(map(unsent_bytes, descriptors)) < UNDER_WAY_BYTES:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def unsent_bytes(descriptor: int) -> int:
+    """What waits in a connection to be taken by the other end."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def averaged(rank: int, port: int, sparse: bool) -> list[float]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import torch.distributed as dist
 
 from elasticjob_torch.live.torch_private import forget_groups, set_timeout
+from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 
 if TYPE_CHECKING:
     from elasticjob_torch.live.backend import Backend
     from elasticjob_torch.live.links import Links
     from elasticjob_torch.live.rounds import Place
 
-_MEET_SECONDS = 20.0  # for all members to enter the round
+_MEET_SECONDS = 20.0  # to connect to the store; and for all members to enter the round
 # Then gloo has so long for each member's address, and five times as long for its connection. Nothing else ends its wait
 # for a member that is gone between the two: there is no connection yet that could be cut.
 _CONNECT_SECONDS = 5.0
@@ -44,10 +45,7 @@ def _connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -
         dist.init_process_group(backend.name, timeout=timeout)
         return None
     links.expect({place.host, "127.0.0.1", "::1"})
-    server = dist.TCPStore(
-        place.host, place.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=_MEET_SECONDS)
-    )
-    store = dist.PrefixStore(f"elasticjob/live/{place.round}", server)
+    store = dist.PrefixStore(f"elasticjob/live/{place.round}", _store(place, links))
     _told_by_all(place, store, "here", "")
     dist.init_process_group(
         backend.name,
@@ -62,6 +60,21 @@ def _connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -
     told = _told_by_all(place, store, "addresses", json.dumps(sorted(links.own_addresses())))
     links.expect({str(address) for one in told for address in json.loads(one)})
     return None
+
+
+def _store(place: Place, links: Links) -> dist.TCPStore:
+    """Connect to the round's store. torch tries that again and again, and is not told when ``links`` are cut."""
+    timeout = timedelta(seconds=_MEET_SECONDS)
+    thread = CallThread(links.were_cut)
+    try:
+        return thread.call(
+            lambda: dist.TCPStore(place.host, place.port, is_master=False, wait_for_workers=False, timeout=timeout),
+            _MEET_SECONDS,
+        )
+    except Interrupted as error:
+        raise dist.DistNetworkError(f"the store of round {place.round}: {error}") from None
+    finally:
+        thread.close()
 
 
 def _told_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[bytes]:
