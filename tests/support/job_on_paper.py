@@ -19,10 +19,12 @@ from elasticjob.rendezvous import (
     pods_to_create,
     pods_to_delete,
 )
-from elasticjob.terms import RequestCause, RequestType
+from elasticjob.terms import Loss, Outcome, RequestCause, RequestType, RoundCause
 from oracle import violations
 
 PodKey = tuple[int, int]  # index, replacement: what a pod's name says
+ROUNDS = {"RoundFormed", "RoundBroken", "RoundReopened", *Outcome}
+WORDS = {*Loss, *RequestCause, *RoundCause, *Outcome} - {RoundCause.OTHER}
 
 
 class JobOnPaper:
@@ -176,6 +178,11 @@ class JobOnPaper:
         early = decide(*seen)
         agreed = replace(early.state, clocks=self.state.clocks) == self.state
         return agreed and not (early.events or pods_to_create(*seen) or pods_to_delete(*seen))
+
+    @property
+    def words(self) -> list[tuple[str, str]]:
+        """Each event of a round or a loss, and its word."""
+        return [(one.reason, one.cause) for one in self.events if one.reason in ROUNDS or one.reason == "WorkerLost"]
 
     @property
     def phase(self) -> str:

@@ -1,36 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words beside the rules' sentences, by which metrics count: each round and loss has one, and there are few."""
+"""The words beside the rules' sentences, by which metrics count: each round and loss has one, and there are few.
+
+`test_rendezvous_random.py` shows of random lives that whatever the rules say of rounds and losses has one of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
 
 from elasticjob.rendezvous import PodState
-from elasticjob.terms import Loss, Outcome, RequestCause, RoundCause
+from elasticjob.terms import Loss, RequestCause
 from support.job_on_paper import JobOnPaper, formed
-from unit.core.rendezvous.test_rendezvous_random import JobLife
-
-ROUNDS = {"RoundFormed", "RoundBroken", "RoundReopened", *Outcome}
-WORDS = {*Loss, *RequestCause, *RoundCause, *Outcome} - {RoundCause.OTHER}
-
-
-def words(job: JobOnPaper) -> list[tuple[str, str]]:
-    """Each event of a round or a loss, and its word."""
-    return [(one.reason, one.cause) for one in job.events if one.reason in ROUNDS or one.reason == "WorkerLost"]
-
-
-class Told(JobLife):
-    """Random lives: whatever the rules say of rounds and losses, there is a word for it."""
-
-    def teardown(self) -> None:
-        super().teardown()
-        assert {word for _, word in words(self.job)} <= WORDS, self.job.events
-
-
-TestTold = Told.TestCase
-TestTold.settings = settings(max_examples=50, stateful_step_count=60, deadline=None, derandomize=True)
 
 
 def test_a_loss_has_one_word_as_the_rounds_end_and_as_the_next_ones_cause() -> None:
@@ -38,7 +18,7 @@ def test_a_loss_has_one_word_as_the_rounds_end_and_as_the_next_ones_cause() -> N
     job.delete(1)
     job.rejoin(0)
     job.up(1)
-    assert words(job)[1:] == [
+    assert job.words[1:] == [
         ("WorkerLost", "PodDeleted"),
         ("RoundBroken", "PodDeleted"),
         ("RoundFormed", "PodDeleted"),
@@ -48,31 +28,31 @@ def test_a_loss_has_one_word_as_the_rounds_end_and_as_the_next_ones_cause() -> N
 def test_plans_have_words_too() -> None:
     job = formed(2)
     job.suspend(True)
-    assert words(job)[-1] == ("RoundBroken", "Suspended")
+    assert job.words[-1] == ("RoundBroken", "Suspended")
     job = formed(1)
     job.scale(2)
     job.up(1)
-    assert words(job)[-1] == ("RoundReopened", "Scaled")
+    assert job.words[-1] == ("RoundReopened", "Scaled")
 
 
 def test_what_a_worker_says_is_no_word() -> None:
     job = formed(2)
     job.leave(1, "MyOwnWord")
-    assert words(job)[-1] == ("RoundBroken", "Other")
+    assert job.words[-1] == ("RoundBroken", "Other")
     job = formed(2)
     job.leave(1, RequestCause.TRAINER_LEFT)
-    assert words(job)[-1] == ("RoundBroken", "TrainerLeft")
+    assert job.words[-1] == ("RoundBroken", "TrainerLeft")
 
 
 @pytest.mark.parametrize("detail", ["", "line\nworker 2 came back", "scaled from 1 to 2"])
 def test_what_a_pod_says_is_no_word(detail: str) -> None:
     job = formed(2)
     job.change(1, pod=PodState.FAILED, detail=detail)
-    assert words(job)[1:] == [("WorkerLost", "PodFailed"), ("RoundBroken", "PodFailed")]
+    assert job.words[1:] == [("WorkerLost", "PodFailed"), ("RoundBroken", "PodFailed")]
 
 
 def test_the_first_round_is_the_first_formation() -> None:
-    assert words(formed(1)) == [("RoundFormed", "FirstFormation")]
+    assert formed(1).words == [("RoundFormed", "FirstFormation")]
 
 
 def test_a_round_that_ended_under_an_operator_without_these_words_has_another() -> None:
@@ -81,7 +61,7 @@ def test_a_round_that_ended_under_an_operator_without_these_words_has_another() 
     job.state = replace(job.state, cause="")
     job.rejoin(0)
     job.up(1)
-    assert words(job)[-1] == ("RoundFormed", "Other")
+    assert job.words[-1] == ("RoundFormed", "Other")
 
 
 def vanish(job: JobOnPaper) -> None:
@@ -144,7 +124,7 @@ def test_there_is_a_story_of_each_loss() -> None:
 def test_each_loss_has_its_word(word: str) -> None:
     job = formed(2)
     LOST_BY[word](job)
-    assert ("WorkerLost", word) in words(job), job.log
+    assert ("WorkerLost", word) in job.words, job.log
 
 
 def test_the_workers_whose_containers_go_on_are_named_in_order() -> None:

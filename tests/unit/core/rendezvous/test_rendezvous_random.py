@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random lives of jobs with up to eight workers: no order of events breaks an invariant, nothing depends on the order
-in which workers are listed, and calm leads to Formed or Closed. `tests/model` goes through small jobs completely."""
+in which workers are listed, each round and loss has a word, and calm leads to Formed or Closed. `tests/model` goes
+through small jobs completely."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, State, Worker, decide
 from elasticjob.terms import PolicyAction, RendezvousPhase, RequestCause, RequestType
-from support.job_on_paper import JobOnPaper
+from support.job_on_paper import WORDS, JobOnPaper
 
 MAX_WORKERS = 8
 CAUSES = st.sampled_from(
@@ -320,6 +321,7 @@ class JobLife(RuleBasedStateMachine):
             job.beat(*{index for index, number in job.workers if number <= made.get(index, 0)})
             job.step()
         assert job.state.phase is not RendezvousPhase.FORMING, job.log[-5:]
+        assert {word for _, word in job.words} <= WORDS, job.events
 
     def calm(self, worker: Worker) -> None:
         job, self.unseen = self.job, 0
