@@ -72,7 +72,7 @@ explore-quick:  ## the same to a depth that takes some seconds
 simulate:  ## lives of jobs over a simulated cluster, for SECONDS=60 (FROM=0 is the first seed; SEED=7 shows that one)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation $(if $(SEED),--seed $(SEED) --verbose,--seconds $(or $(SECONDS),60) --from $(or $(FROM),0))
 simulate-quick:  ## the first 120 of them, in which everything that can go wrong has to happen
-	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seeds 120 --complete
+	@$(venv) PYTHONHASHSEED=0 PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seeds 120 --complete
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
 plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression selects among all, PROCESSES=4)

@@ -135,7 +135,8 @@ def _in_order(done: set[Future[list[Verdict]]]) -> Iterator[Verdict]:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of words are in one order then, in each process
+    # sets of words are in one order then, in each process; who sets it already spares a second start
+    if os.environ.get("PYTHONHASHSEED") != "0":
         again = [sys.executable, "-m", "simulation", *sys.argv[1:]]
         os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})
     sys.exit(main(sys.argv[1:]))

@@ -24,6 +24,12 @@ gc.collect()
 gc.freeze()
 gc.set_threshold(200, 1, 1)
 {IN_TURN}"""
+WITH_AND_WITHOUT_COMPLETE = """
+import sys
+from simulation.__main__ import main
+print("exit code", main([*sys.argv[1:], "--complete"]))
+print("exit code", main(sys.argv[1:]))
+"""
 WITHOUT_EXPIRY = """
 import sys
 from elasticjob_operator.actions import expiry
@@ -34,10 +40,10 @@ sys.exit(program.main(sys.argv[1:]))
 """
 
 
-def simulation(*arguments: str, code: str = "") -> tuple[int, str]:
+def simulation(*arguments: str, code: str) -> tuple[int, str]:
     """Exit code and what is printed, by a process of its own: what is under way at a life's end is left as it is."""
     path = os.pathsep.join(str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
-    command = [sys.executable, *(("-c", code) if code else ("-m", "simulation")), *arguments]
+    command = [sys.executable, "-c", code, *arguments]
     done = run(command, LONGEST_SECONDS, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT)
     return done.returncode, done.stdout
 
@@ -54,10 +60,12 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def test_what_never_happened_is_told_where_all_has_to() -> None:
-    failed, told = simulation("--kind", "operator", "--seeds", "1", "--complete")
-    assert failed == 1
-    assert "never happened in these lives: " in told
-    assert simulation("--kind", "operator", "--seeds", "1")[0] == 0
+    failed, told = simulation("--kind", "operator", "--seeds", "1", code=WITH_AND_WITHOUT_COMPLETE)
+    assert failed == 0
+    complete, _, rest = told.partition("exit code 1\n")
+    assert "never happened in these lives: " in complete
+    assert "never happened" not in rest
+    assert rest.endswith("exit code 0\n")
 
 
 def test_a_mistake_is_told_with_the_command_that_shows_it_again() -> None:
