@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -341,7 +342,7 @@ def at(plugin: Path, pod: Object) -> Object:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_the_command_waits_for_the_plugin_and_leaves_nothing_of_that(shell: str, tmp_path: Path) -> None:
-    show = ["python3", "-c", "import os; print(sorted(os.environ), flush=True)"]
+    show = [sys.executable, "-c", "import os; print(sorted(os.environ), flush=True)"]
     words = at(tmp_path, render(spec({"command": show})))["command"]
     words[0] = shell
     given = {"PATH": os.environ["PATH"], "LC_CTYPE": "C.UTF-8"}
