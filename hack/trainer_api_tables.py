@@ -45,10 +45,9 @@ def section(call: wire.Call) -> str:
     else:
         answer = "event, as JSON" if call.stream else "answer, as JSON"
         parts.append(table((answer, "is", "meaning"), told(call.answers)))
-    if call.refusals:
-        parts.append(f"Refusals: {', '.join(f'`{code}`' for code in call.refusals)}; `{wire.Code.BAD_REQUEST}`.")
-    elif call.sends is not None:
-        parts.append(f"Refusal: `{wire.Code.BAD_REQUEST}`.")
+    if call.sends is not None:
+        kinds = filter(None, (call.refusals, call.common_refusals))
+        parts.append(f"Refusals: {'; '.join(', '.join(f'`{code}`' for code in codes) for codes in kinds)}.")
     return "\n\n".join(parts)
 
 

@@ -128,7 +128,8 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
         code = wire.Code(error["code"])
         wire.Error.from_json(error)
         assert error.keys() <= {field.key for field in fields_of(wire.Error)}
-        assert code is wire.Code.BAD_REQUEST or (call is not None and code in call.refusals), (method, target, error)
+        known = (*call.refusals, *call.common_refusals) if call is not None else (wire.Code.BAD_REQUEST,)
+        assert code in known, (method, target, error)
         assert status == wire.REFUSALS[code].status or status in (404, 405), (method, target, status, error)
     elif call is not None and call.answers is not None:
         seen = {field.key for field in fields_of(call.answers)}

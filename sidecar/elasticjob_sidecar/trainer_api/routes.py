@@ -188,7 +188,7 @@ async def _body(message: type[M], request: web.Request) -> M:
         async with asyncio.timeout(wire.BODY_SECONDS):
             body = await request.read()
     except TimeoutError:
-        raise Refused(Code.BAD_REQUEST, f"the request's body did not come within {wire.BODY_SECONDS:g} s") from None
+        raise Refused(Code.BODY_LATE, f"the request's body did not come within {wire.BODY_SECONDS:g} s") from None
     except web.RequestPayloadError as error:
         raise Refused(Code.BAD_REQUEST, f"the request's body cannot be read: {error}") from None
     try:

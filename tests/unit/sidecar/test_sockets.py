@@ -359,7 +359,8 @@ async def test_a_body_that_does_not_come_is_not_awaited(pair: TwoSidecars, monke
     writer.write(b"POST /v1/leave HTTP/1.1\r\nHost: sidecar\r\nContent-Length: 10\r\n\r\n")
     async with within("a refusal of the body"):
         answer = await reader.readuntil(b"}}")
-    assert b"400 Bad Request" in answer
+    assert b"408 Request Timeout" in answer
+    assert b'"code": "BodyLate"' in answer
     assert b"the request's body did not come within 0.05 s" in answer
     writer.close()
 

@@ -40,7 +40,7 @@ def needed(message: type[wire.Message]) -> set[str]:
 
 def test_every_call_is_in_the_list() -> None:
     assert {call for call in vars(wire).values() if isinstance(call, wire.Call)} == set(wire.CALLS)
-    assert {code for call in wire.CALLS for code in call.refusals} | {wire.Code.BAD_REQUEST} == set(wire.Code)
+    assert {code for call in wire.CALLS for code in (*call.refusals, *call.common_refusals)} == set(wire.Code)
 
 
 def test_the_sidecar_serves_these_calls_and_no_others() -> None:
@@ -144,7 +144,7 @@ def test_sidecars_refuse_one_another_with_words_that_no_trainer_is_told() -> Non
 
 def test_the_plug_in_has_an_error_for_each_refusal() -> None:
     """Those without one of their own end a call as it is: nothing else depends on them."""
-    plain = {wire.Code.BAD_REQUEST, wire.Code.TOO_MANY, wire.Code.API_AWAY}
+    plain = {wire.Code.BAD_REQUEST, wire.Code.BODY_LATE, wire.Code.TOO_MANY, wire.Code.API_AWAY}
     assert set(REFUSALS) | plain == set(wire.Code)
     assert not set(REFUSALS) & plain
 

@@ -36,6 +36,7 @@ _CONNECT_SECONDS = 5.0
 _SERVED_SECONDS = 1.0  # a call of this length shows that the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
+_BODY_LATE = wire.REFUSALS[wire.Code.BODY_LATE].status
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 
 
@@ -289,11 +290,11 @@ def read_answer(status: int, payload: bytes) -> dict[str, Any]:
     if status == 200 and isinstance(answer, dict):
         return answer
     error = answer.get("error") if isinstance(answer, dict) else None
-    if isinstance(error, dict) and status not in (500, 502, 503):
+    if isinstance(error, dict) and status not in (_BODY_LATE, 500, 502, 503):
         code = str(error.get("code", ""))
         message = str(error.get("message", "")) or f"the sidecar refused with {status} {code}"
         kind = REFUSALS.get(code, SidecarRefusal)
         raise kind(code, message, str(error.get("outcome", "")))
-    # A sidecar that cannot serve yet, or fails internally, is asked again; any other server is not.
+    # A sidecar that cannot serve yet, that fails, or that the body reached too late is asked again; no other server is.
     said = payload[:200].decode("utf-8", "replace").strip()
-    raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status >= 500)
+    raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status == _BODY_LATE or status >= 500)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Call(NamedTuple):
     """`answers`: the JSON of the answer, or of each event of a stream; None is 204, an answer without a body.
 
-    Each call may also be refused with `BadRequest`.
+    Each call may also be refused with `BadRequest`, and one with a body with `BodyLate`.
     """
 
     method: str
@@ -25,6 +25,11 @@ class Call(NamedTuple):
     does: str
     refusals: tuple[Code, ...] = ()
     stream: bool = False
+
+    @property
+    def common_refusals(self) -> tuple[Code, ...]:
+        """Return those that do not depend on what the call does."""
+        return (Code.BAD_REQUEST, Code.BODY_LATE) if self.method == "POST" else (Code.BAD_REQUEST,)
 
 
 _OF_A_TRAINER = (Code.NO_TRAINER, Code.SUPERSEDED)

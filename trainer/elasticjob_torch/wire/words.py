@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from elasticjob_torch.wire.limits import LEFT_EXIT_CODE, PREDECESSOR_SECONDS
+from elasticjob_torch.wire.limits import BODY_SECONDS, LEFT_EXIT_CODE, PREDECESSOR_SECONDS
 
 
 class _Word(str, Enum):
@@ -91,6 +91,7 @@ class Code(_Word):
     """Why a call is refused."""
 
     BAD_REQUEST = "BadRequest"
+    BODY_LATE = "BodyLate"
     NO_TRAINER = "NoTrainer"
     SUPERSEDED = "Superseded"
     TRAINER_LIVES = "TrainerLives"
@@ -119,6 +120,11 @@ REFUSALS = {
         400,
         "A field, a value or the body is wrong, and the message names it; with status 404 or 405 the path or method.",
         "mend it; asking again is of no use",
+    ),
+    Code.BODY_LATE: Refusal(
+        408,
+        f"The request's body did not come within {BODY_SECONDS:g} seconds, as from a process that is frozen.",
+        "ask again",
     ),
     Code.NO_TRAINER: Refusal(
         409,

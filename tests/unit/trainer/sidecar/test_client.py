@@ -90,6 +90,13 @@ def test_a_failing_sidecar_is_asked_again(sidecar, client):
     assert client.view().job == "digits"
 
 
+def test_a_body_that_came_too_late_is_sent_again(sidecar, client):
+    """The agent, or its whole node, was frozen between the request's head and its body."""
+    sidecar.answers["POST /v1/store"] = [refusal(408, "BodyLate"), (204, {})]
+    client.post_store(1, 2)
+    assert not sidecar.answers["POST /v1/store"]
+
+
 def test_no_sidecar():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
