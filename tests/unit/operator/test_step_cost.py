@@ -10,7 +10,7 @@ import pytest
 
 from support.operator_objects import ID, Object, pod, record, trainer
 from support.operator_objects import job as job_of
-from unit.operator.test_reconciler import KEY, RecordedJob, reconciler
+from support.recorded_job import KEY, RecordedJob, reconciler
 
 FEW, TIMES = 128, 8
 RUNS = "2026-01-02T03:04:05Z"
