@@ -159,9 +159,8 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
         staying, draining = staying[: len(staying) - replaced], draining - replaced
     kept = (*staying, *others[:free], *successors)
     beside = room + draining + spec.spares - len(kept) if room else 0
-    left = [worker for worker in others[free:] if worker not in successors]
-    able = [worker for worker in left if not worker.draining]
-    spares = tuple(able[:beside])
+    left = _without(successors, others[free:])
+    spares = tuple([worker for worker in left if not worker.draining][:beside])
     taken = state.done | {worker.index for worker in (*kept, *spares)}
     unused = (index for index in count() if index not in taken)
     places = room + draining if stands else room
@@ -173,12 +172,17 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_com
         missing_spares=tuple(islice(unused, beside - len(spares) - len(missing))),
         surplus=(
             *members[len(staying) :],
-            *(worker for worker in left if worker not in spares),
+            *_without(spares, left),
             *(worker for worker in there if worker.outdated),
         ),
         joined=tuple(worker for worker in kept if worker.pod_key in arrived),
         awaited=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
+
+
+def _without(some: Iterable[Worker], workers: Iterable[Worker]) -> list[Worker]:
+    keys = {worker.pod_key for worker in some}
+    return [worker for worker in workers if worker.pod_key not in keys]
 
 
 def _replaced_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
