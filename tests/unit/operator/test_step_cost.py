@@ -85,8 +85,10 @@ async def seconds(size: int, situations: list[Made], *, drained: bool) -> float:
     return min(took[-2:])
 
 
-@pytest.mark.parametrize("drained", [False, True], ids=["", "drained"])
-@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize(
+    ("situation", "drained"),
+    [*((one, False) for one in SITUATIONS), ("silent", True), ("joined", True), ("failed", True)],
+)
 async def test_a_step_takes_time_in_proportion_to_its_workers(situation: str, drained: bool) -> None:
     few, many = [await seconds(size, SITUATIONS[situation], drained=drained) for size in (FEW, FEW * TIMES)]
     assert many < MOST * TIMES * few, f"{FEW} workers take {1000 * few:.1f} ms, {TIMES} times as many {1000 * many:.1f}"
