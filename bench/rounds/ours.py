@@ -114,7 +114,8 @@ class OurJob(Group):
         return status
 
     async def _delete_all(self, path: str, options: Object | None = None) -> None:
-        """The API server gives up after a minute, which a thousand may take, and goes on where it is asked again."""
+        """The API server gives up after a minute, which a thousand may take, and goes on when it is asked again. With
+        thousands it may not answer within a minute either."""
         async with asyncio.timeout(DELETED_SECONDS):
             while True:
                 try:
@@ -123,6 +124,8 @@ class OurJob(Group):
                 except ApiError as error:
                     if error.status != HTTPStatus.GATEWAY_TIMEOUT:
                         raise
+                except TimeoutError:
+                    pass
 
     async def _joins(self, after: int) -> int:
         """How many ask for the round after `after`."""
