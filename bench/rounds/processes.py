@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from rounds.api import Api
-from rounds.child import Child
+from rounds.child import Child, starter
 from rounds.operators import Operator, at_rest, write_kubeconfig
 
 BUILD = Path("build")
@@ -52,6 +52,7 @@ def sidecar_processes(api: Api, agents: int, *options: str) -> Iterator[list[Chi
 @contextlib.asynccontextmanager
 async def operator(api: Api, *module: str) -> AsyncIterator[int]:
     """One that is ready; yields its process id. `module` and its arguments run it in place of its own."""
+    starter()  # which waits for a first connection, and the floor of a large job takes longer than it waits
     async with at_rest(api):
         kubeconfig = BUILD / "bench-operator.kubeconfig"
         await write_kubeconfig(api, kubeconfig)
