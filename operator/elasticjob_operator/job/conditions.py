@@ -124,8 +124,7 @@ def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
     told, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
     if len(roster.joined) >= min_members(report.bounds, report.decision.state):
         return told
-    started = report.started  # made of all workers at each call
-    since = max((started.get(one.pod_key, "") for one in silent), default="")
+    since = max((report.started.get(one.pod_key, "") for one in silent), default="")
     if not since:
         return f"{told}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
     ends = datetime.fromisoformat(since) + timedelta(seconds=seconds)

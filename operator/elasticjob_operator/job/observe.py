@@ -5,6 +5,7 @@ are valid."""
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class ObservedPod(NamedTuple):
 
 
 class Observer:
-    """Observes one job, and reads again only what has changed: an object in a view is replaced, never modified.
+    """Observes one job, and reads again only what has changed: an object in a view is replaced, never modified. What is
+    asked of all workers of the last view is made once for that view.
 
     `trainer`: the name of the trainer's container. `made_from`: the hash of what the job's pods are made from. `hint`:
     what is unusual about the trainer's command. `drained`: the keys of the taints that mark a node as about to go.
@@ -64,36 +66,36 @@ class Observer:
         self.drained, self.devices, self.policy, self.topology_keys = drained, devices, policy, topology_keys
         self._seen: dict[str, ObservedPod] = {}
 
-    @property
+    @cached_property
     def pods(self) -> Mapping[PodKey, Pod]:
         """The pods of the workers of the last view."""
         return {one.worker.pod_key: one.pod for one in self._seen.values() if one.worker}
 
-    @property
+    @cached_property
     def waits(self) -> Mapping[PodKey, Wait]:
         """Why workers of the last view are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
-    @property
+    @cached_property
     def started(self) -> Mapping[PodKey, str]:
         """The start time of each running trainer of the last view."""
         found = {one.worker.pod_key: one.pod.container(self.trainer) for one in self._seen.values() if one.worker}
         return {key: container.since for key, container in found.items() if container.since}
 
-    @property
+    @cached_property
     def going(self) -> frozenset[PodKey]:
         """The workers of the last view that run on a node that is about to go, even if their pods tolerate its
         taint."""
         there = (one.worker for one in self._seen.values() if one.worker and is_going(one.node[0], self.drained))
         return frozenset(worker.pod_key for worker in there if not (worker.deleting or worker.pod in OUT))
 
-    @property
+    @cached_property
     def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
         """The statuses in the records of the workers of the last view."""
         seen = ((one.worker, one.reading.said) for one in self._seen.values())
         return {worker.pod_key: said.status for worker, said in seen if worker and said}
 
-    @property
+    @cached_property
     def imports(self) -> str:
         """What the script imports, as reported by the worker of the last view that has learned most; empty if none has.
         A worker that has just started knows less than the others."""
@@ -111,6 +113,9 @@ class Observer:
         if view.job is None:
             return (), frozenset()
         self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
+        for name, one in vars(Observer).items():
+            if isinstance(one, cached_property):
+                vars(self).pop(name, None)
         seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
         records = {name: said for name in seen if (said := self._seen[name].reading.said) is not None}
         for name, problem in problems_among(view.job, records).items():
