@@ -295,6 +295,6 @@ def read_answer(status: int, payload: bytes) -> dict[str, Any]:
         message = str(error.get("message", "")) or f"the sidecar refused with {status} {code}"
         kind = REFUSALS.get(code, SidecarRefusal)
         raise kind(code, message, str(error.get("outcome", "")))
-    # A sidecar that cannot serve yet, that fails, or that the body reached too late is asked again; no other server is.
+    # A sidecar that cannot serve yet, fails, or got the body too late is asked again. No other server is.
     said = payload[:200].decode("utf-8", "replace").strip()
     raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status == _BODY_LATE or status >= 500)
