@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from rounds.child import Child
 from rounds.processes import cpu_seconds
+from rounds.starter import local_starter
 
 from fleet import objects, parts, plane
 from fleet.figures import Row, table
@@ -221,12 +222,13 @@ class Fleet:
 @contextmanager
 def writers(server: ControlPlane) -> Iterator[list[Child]]:
     arguments = server.server, str(server.authority), str(plane.token_file(server))
-    started = [Child("fleet.writer", *arguments) for _ in range(WRITERS)]
-    try:
-        yield started
-    finally:
-        for child in started:
-            child.kill()
+    with local_starter() as starter:
+        started = [Child("fleet.writer", *arguments, by=starter) for _ in range(WRITERS)]
+        try:
+            yield started
+        finally:
+            for child in started:
+                child.kill()
 
 
 @contextlib.asynccontextmanager

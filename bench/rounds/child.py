@@ -29,10 +29,10 @@ def starter() -> Starter:
 class Child:
     """`python -m MODULE`, which gives way to all that does not stand for another machine; its errors go to a log."""
 
-    def __init__(self, module: str, *arguments: str, nice: int = 0) -> None:
-        """`nice`: how much it gives way to the others of its kind."""
+    def __init__(self, module: str, *arguments: str, nice: int = 0, by: Starter | None = None) -> None:
+        """`nice`: how much it gives way to the others of its kind; `by`: who starts it, if not the container beside."""
         self._log = new_log(module)
-        self.pid, self._connection = starter().start(nice, self._log, module, *arguments)
+        self.pid, self._connection = (by or starter()).start(nice, self._log, module, *arguments)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -7,13 +7,17 @@ is answered with its id, and is from then on its standard input and output. The 
 end all end.
 """
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from rounds.logs import with_log
 CONNECT_SECONDS = 30.0
 SOCKET = Path("/tmp/bench-starter.sock")
 LOG_MODE = 0o644
+ENDED_SECONDS = 30.0
 
 
 class Starter:
@@ -64,6 +69,21 @@ class Starter:
             made.close()
             raise
         return made
+
+
+@contextlib.contextmanager
+def local_starter() -> Iterator[Starter]:
+    """One in no container: its processes share the processors with this one as any others."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = Path(folder) / SOCKET.name
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen([sys.executable, "-m", "rounds.starter", str(path)], env=environment) as process:
+            made = Starter(path)
+            try:
+                yield made
+            finally:
+                made.close()
+                process.wait(ENDED_SECONDS)
 
 
 def _line(connection: socket.socket) -> bytes:

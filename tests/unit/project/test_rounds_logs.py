@@ -3,8 +3,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from rounds import child as children
 from rounds import logs
 from rounds.child import Child
 from rounds.progress import Progress
-from rounds.starter import Starter, _first
+from rounds.starter import Starter, _first, local_starter
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +22,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter]:
-    socket = tmp_path / "starter.sock"
-    command = [sys.executable, "-m", "rounds.starter", str(socket)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, env=environment, process_group=0) as process:
-        made = Starter(socket)
+def starter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter]:
+    with local_starter() as made:
         monkeypatch.setattr(children, "starter", lambda: made)
         yield made
-        made.close()
-        process.wait(30)
 
 
 def test_the_error_of_a_process_that_has_ended_has_the_end_of_its_log(folder: Path) -> None:
