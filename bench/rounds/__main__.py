@@ -5,7 +5,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -215,7 +214,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--c10d-to", type=int, default=C10D_TO, metavar="N", help="sizes beyond it are ours alone")
     given = parser.parse_args()
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # else c10d cannot scale up at all
     BUILD.mkdir(exist_ok=True)
     asyncio.run(run(list(given.sizes), given.runs, given.c10d_to))
 

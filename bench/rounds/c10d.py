@@ -8,6 +8,7 @@ from rounds.child import Child
 from rounds.group import Group
 
 LAST_CALL_SECONDS = 30  # torch's default
+ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # else it cannot scale up at all
 
 
 class C10d(Group):
@@ -25,7 +26,7 @@ class C10d(Group):
             "is_host": "false",
             "last_call_timeout": str(last_call),
         }
-        self.make({str(index): self._parameters for index in range(size)})
+        self.make({str(index): self._parameters for index in range(size)}, ENVIRONMENT)
 
     def add(self, name: str) -> None:
-        self.make({name: self._parameters})
+        self.make({name: self._parameters}, ENVIRONMENT)
