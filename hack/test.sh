@@ -14,6 +14,7 @@ export ELASTICJOB_FLAKY=$root/build/flaky.json # tests/support/second_run.py
 mkdir -p "$root/build"
 echo '[]' > "$ELASTICJOB_FLAKY"
 logs=$(mktemp -d) computing='' computed=() times=()
+gives_way=19 # how much what computes gives way
 set -m # each part is a process group of its own
 
 stop() {
@@ -72,8 +73,17 @@ compute() { # PART
   if command -v flock >/dev/null; then alone=(flock --shared "$ELASTICJOB_FLAKY"); fi
   if command -v setsid >/dev/null; then session=(setsid); fi
   # shellcheck disable=SC2016
-  ${session[@]+"${session[@]}"} bash -c 'echo $$ > "$0"; { echo 19 > /proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"' \
-    "$logs/$1-session.group" ${alone[@]+"${alone[@]}"} make "$1" > "$logs/$1.log" 2>&1
+  ${session[@]+"${session[@]}"} bash -c 'echo $$ > "$0"; { echo "$1" > /proc/self/autogroup; } 2>/dev/null; exec nice -n "$@"' \
+    "$logs/$1-session.group" "$gives_way" ${alone[@]+"${alone[@]}"} make "$1" > "$logs/$1.log" 2>&1
+}
+
+# No part waits for other programs any more: what computes has its share of a busy machine. Where sessions do not count,
+# that takes the right to raise a priority.
+catch_up() {
+  local session
+  gives_way=0
+  session=$(cat "$logs/$computing-session.group" 2>/dev/null) || return 0
+  { echo 0 > "/proc/$session/autogroup"; renice -n 0 -g "$session"; } >/dev/null 2>&1 || true
 }
 
 # Begins the next part that computes when the one before has ended.
@@ -122,6 +132,7 @@ for together in "${waits[@]}"; do
 done
 while [ -n "$computing" ] || ((${#computes[@]})); do
   compute_on
+  catch_up
   sleep 0.5
 done
 show_computed
