@@ -20,9 +20,9 @@ from contract.forked import forks
 from contract.live.partner import BEGINS, HOST, LATE_SECONDS, ROUNDS, SENT_BYTES, averaged, main
 from elasticjob_torch.live.backend import Gloo
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.broken import BrokenGroup, drop
 from elasticjob_torch.live.collectives import Collectives, value_of
 from elasticjob_torch.live.connecting import _CONNECT_SECONDS, _MEET_SECONDS, connect, connect_alone, disconnect
+from elasticjob_torch.live.ended import EndedGroup, drop
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
@@ -197,7 +197,7 @@ def test_a_wait_that_failed_leaves_nothing(store: dist.TCPStore) -> None:
         with pytest.raises(RuntimeError):
             value_of(future)
         del future
-    drop([BrokenGroup(disconnect(), collectives.wait_until_ended)])
+    drop([EndedGroup(disconnect(), collectives.wait_until_ended)])
     wait_until("the end of what was waited for", lambda: not any(one() for one in left))
     links.formed()
     wait_until("the end of the group's connections", lambda: not set(links._new()), seen=lambda: set(links._new()))
@@ -218,7 +218,7 @@ def test_the_end_of_a_group_whose_collectives_go_on_holds_up_nobody(store: dist.
         collectives.cut()
         assert waited.done()
         began = time.monotonic()
-        drop([BrokenGroup(disconnect(), collectives.wait_until_ended)])
+        drop([EndedGroup(disconnect(), collectives.wait_until_ended)])
         connect_alone(Gloo())
         dist.barrier()
         assert not pending.is_completed()

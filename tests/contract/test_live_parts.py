@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -10,7 +11,6 @@ import random
 import socket
 import sys
 import threading
-import time
 import types
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import elasticjob_torch
+from contract.forked import forks
 from elasticjob_torch.agent.messages import from_variable
 from elasticjob_torch.live.backend import Gloo, Nccl
 from elasticjob_torch.live.belonging import belongs
@@ -42,22 +43,20 @@ from support.waiting import run, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FORMED_SECONDS = 240.0  # with the start of the process that forks, which imports torch
+
 
 @pytest.fixture
 def alone() -> Iterator[None]:
     connect_alone(Gloo())
     yield
-    # gloo's threads let go of the last collective's tensors, for which they need Python; a garbage collection that
-    # finds the group would wait for them and not let them
-    time.sleep(0.3)
-    dist.destroy_process_group()
+    disconnect()
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    disconnect()
 
 
 def model_and_optimizer() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -439,6 +438,37 @@ def test_a_group_that_has_ended_leaves_no_thread(nothing_left: None) -> None:
     wait_until("the end of the threads of groups that have ended", lambda: len(left()) <= 1, seen=left)
     train(group.model, optimizer)
     assert left() == [THREAD], "the present group has one"
+
+
+def form_again_and_again() -> None:
+    """gloo's threads run only where the main thread waits, so they are the last to let go of most tensors."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    make = dist.init_process_group
+
+    def with_idle_threads(*arguments: Any, **options: Any) -> None:
+        make(*arguments, **options)
+        for thread in map(int, os.listdir("/proc/self/task")):
+            with contextlib.suppress(ProcessLookupError):
+                if thread != os.getpid():
+                    os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+
+    dist.init_process_group = with_idle_threads
+    for _ in range(10):
+        model, optimizer = model_and_optimizer()
+        group = Group(model, optimizer, [], {}, 0, None, {}, timedelta(minutes=1), Changes(), Gloo())
+        train(group.model, optimizer)
+        group._form()
+        disconnect()
+
+
+def test_the_end_of_a_group_does_not_keep_python_waiting_for_its_threads() -> None:
+    """They wait for Python themselves, to let go of tensors."""
+    process = forks.Process(target=form_again_and_again)
+    process.start()
+    process.join(FORMED_SECONDS)
+    process.kill()
+    process.join()
+    assert process.exitcode == 0, "it hung"
 
 
 def test_outside_an_elasticjob_collectives_that_broke_end_the_process(nothing_left: None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from elasticjob_torch.live.torch_private import forget_groups, set_timeout
+from elasticjob_torch.live.torch_private import backends, forget_groups, set_timeout
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def _told_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[
     return told
 
 
-def disconnect() -> object:
+def disconnect() -> list[object]:
     """End the group, if there is one, or what is left of one that has not formed.
 
-    Return it: who drops it last waits for its collectives.
+    Return its backends: their end waits for its collectives. They have to be dropped after all else that holds them.
     """
-    group = dist.group.WORLD
+    held = backends()
     if dist.is_initialized():
         dist.destroy_process_group()
     forget_groups()
-    return group
+    return held

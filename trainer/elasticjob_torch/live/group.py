@@ -18,9 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from elasticjob_torch.live.attempts import Attempts
 from elasticjob_torch.live.backend import Backend, Gloo
 from elasticjob_torch.live.belonging import belongs
-from elasticjob_torch.live.broken import BrokenGroup, drop
 from elasticjob_torch.live.collectives import Collectives
 from elasticjob_torch.live.connecting import connect, connect_alone, disconnect
+from elasticjob_torch.live.ended import EndedGroup, drop
 from elasticjob_torch.live.ending import Ending
 from elasticjob_torch.live.links import Links
 from elasticjob_torch.live.reducing import average_gradients
@@ -113,7 +113,7 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
-        self._broken: list[BrokenGroup] = []  # until their reducer is gone
+        self._ended: list[EndedGroup] = []  # until their reducer is gone, and what the script has made of them
         self._links = Links()
         self._collectives = Collectives()
         self._forming: Links | None = None  # the same, while the group forms
@@ -122,7 +122,7 @@ class Group:
         # wrapped before it joins, in a world of one, so that others do not wait for this
         connect_alone(self._backend)
         self.model = DistributedDataParallel(model, **options)
-        disconnect()
+        self._ended.append(EndedGroup(disconnect(), self._collectives.wait_until_ended))
         optimizer.register_step_pre_hook(self._settle)
         optimizer.register_step_post_hook(self._applied)
         self._rounds = rounds if rounds is not None else rounds_of(os.environ)
@@ -273,14 +273,13 @@ class Group:
                 self.rank, self.size = place.rank, place.size
                 self.model = renew(self.model, self._options)
                 average_gradients(self.model, collectives)
-                broken, self._broken = self._broken, []
-                if broken:
-                    drop(broken)
                 self._ending.reset()  # it keeps a tensor of the old group, for which `drop` waits
                 self._share(place.round, links, collectives)
                 log.info("round %d: rank %d of %d, step %d", place.round, self.rank, self.size, self.step)
                 if self._on_change is not None:
                     self._on_change(self.rank, self.size)
+                drop(self._ended)
+                self._ended = []
                 return
             except CannotShare:
                 raise
@@ -299,9 +298,7 @@ class Group:
         if not self._links.are_broken():
             self._ending.reset()
             self._collectives.settle()
-            disconnect()
-        elif (group := disconnect()) is not None:
-            self._broken.append(BrokenGroup(group, self._collectives.wait_until_ended))
+        self._ended.append(EndedGroup(disconnect(), self._collectives.wait_until_ended))
         self._links.leave()
 
     def _share(self, number: int, links: Links, collectives: Collectives) -> None:

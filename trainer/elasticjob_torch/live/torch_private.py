@@ -79,6 +79,23 @@ def aborts_present_group() -> Callable[[], None]:
     return end
 
 
+def backends() -> list[object]:
+    """Return the backends of all groups, which have the groups' threads.
+
+    The end of a backend waits for its threads, and a thread of gloo needs Python to let go of a collective's tensors.
+    Where Python drops the last reference, torch lets Python go on meanwhile. Where C++ does, as at the end of a DDP's
+    reducer, torch 2.6 does not, and both wait for ever. So these references have to be the last. Without the private
+    parts (another torch) there are none.
+    """
+    groups = getattr(getattr(distributed_c10d, "_world", None), "pg_map", ())
+    found: list[object] = []
+    for group in groups:
+        for device in getattr(group, "_device_types", ()):
+            with contextlib.suppress(RuntimeError):  # it has none for this device
+                found.append(group._get_backend(device))
+    return found
+
+
 def subgroups() -> int:
     """Return how many process groups exist beside the whole one; 0 if this torch does not tell."""
     world = getattr(distributed_c10d, "_world", None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drops groups that broke in another thread: the end of a group waits for its collectives.
+"""Drops groups in another thread: the end of a group waits for its collectives.
 
 A collective may go on until its timeout although its connections are cut (`collectives`).
 """
@@ -18,18 +18,15 @@ _EXIT_SECONDS = 10.0
 _threads: set[threading.Thread] = set()
 
 
-class BrokenGroup(NamedTuple):
-    """A process group, and what returns once its collectives have ended."""
+class EndedGroup(NamedTuple):
+    """The backends of a process group, and what returns once its collectives have ended."""
 
-    group: object
+    backends: list[object]
     wait_until_ended: Callable[[], object]
 
 
-def drop(groups: list[BrokenGroup]) -> None:
-    """Drop groups that nobody else holds, each once its collectives have ended; return at once.
-
-    torch 2.6 keeps all of Python waiting for those that go on when the group is dropped.
-    """
+def drop(groups: list[EndedGroup]) -> None:
+    """Drop groups that have no other references, each once its collectives have ended; return at once."""
 
     def run() -> None:
         while groups:
