@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
@@ -24,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import elasticjob_torch
 from contract.forked import forks
+from contract.live.late_threads import let_others_be_late, on_one_processor
 from elasticjob_torch.agent.messages import from_variable
 from elasticjob_torch.live.backend import Gloo, Nccl
 from elasticjob_torch.live.belonging import belongs
@@ -442,17 +442,14 @@ def test_a_group_that_has_ended_leaves_no_thread(nothing_left: None) -> None:
 
 def form_again_and_again() -> None:
     """gloo's threads run only where the main thread waits, so they are the last to let go of most tensors."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    on_one_processor()
     make = dist.init_process_group
 
-    def with_idle_threads(*arguments: Any, **options: Any) -> None:
+    def with_late_threads(*arguments: Any, **options: Any) -> None:
         make(*arguments, **options)
-        for thread in map(int, os.listdir("/proc/self/task")):
-            with contextlib.suppress(ProcessLookupError):
-                if thread != os.getpid():
-                    os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+        let_others_be_late()
 
-    dist.init_process_group = with_idle_threads
+    dist.init_process_group = with_late_threads
     for _ in range(10):
         model, optimizer = model_and_optimizer()
         group = Group(model, optimizer, [], {}, 0, None, {}, timedelta(minutes=1), Changes(), Gloo())

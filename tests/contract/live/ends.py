@@ -3,8 +3,7 @@
 
     python ends.py PAIRS        prints the exit codes of all, as JSON
 
-All run on one processor. The group's threads run there only while nobody else wants to, so that what one of them still
-has to do after a collective has ended is done as late as can be.
+All run on one processor, and the group's threads are late (`late_threads`).
 """
 
 import json
@@ -15,6 +14,7 @@ import time
 
 import torch
 import torch._dynamo  # else each process imports it, with its first optimizer
+from late_threads import let_others_be_late, on_one_processor
 
 import elasticjob_torch
 
@@ -30,9 +30,7 @@ def member(rank: int, port: int) -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     group = elasticjob_torch.elastic(model, optimizer)
-    for thread in os.listdir("/proc/self/task"):
-        if int(thread) != os.getpid():
-            os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+    let_others_be_late()
     for _ in group.steps(STEPS):
         with group:
             optimizer.zero_grad()
@@ -69,7 +67,7 @@ def ended(process: int) -> int | str:
 
 
 def main(pairs: int) -> None:
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    on_one_processor()
     codes: list[int | str] = []
     for _ in range(pairs):
         started = pair()
