@@ -113,7 +113,7 @@ class Group:
         self._steps = Steps(step)
         self._shared = 0  # the last round in which this process had the state of all
         self._ending = Ending()
-        self._ended: list[EndedGroup] = []  # until their reducer is gone, and what the script has made of them
+        self._ended: list[EndedGroup] = []  # until neither a reducer nor the script holds them
         self._links = Links()
         self._collectives = Collectives()
         self._forming: Links | None = None  # the same, while the group forms
