@@ -14,7 +14,7 @@ export ELASTICJOB_FLAKY=$root/build/flaky.json # tests/support/second_run.py
 mkdir -p "$root/build"
 echo '[]' > "$ELASTICJOB_FLAKY"
 logs=$(mktemp -d) computing='' computed=() times=()
-gives_way=19 # how much what computes gives way
+gives_way=19 # the niceness of what computes
 set -m # each part is a process group of its own
 
 stop() {

@@ -30,7 +30,7 @@ class Child:
     """`python -m MODULE`, which gives way to all that does not stand for another machine; its errors go to a log."""
 
     def __init__(self, module: str, *arguments: str, nice: int = 0, by: Starter | None = None) -> None:
-        """`nice`: how much it gives way to the others of its kind; `by`: who starts it, if not the container beside."""
+        """`nice`: how much it gives way to the others of its kind; `by`: another starter than the container beside."""
         self._log = new_log(module)
         self.pid, self._connection = (by or starter()).start(nice, self._log, module, *arguments)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()

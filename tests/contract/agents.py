@@ -113,6 +113,8 @@ def form(agents: Sequence[Agent], seconds: float = SECONDS) -> list[RendezvousIn
     return [result_of(join, seconds) for join in joins]
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
-    """Return what `condition` says, as soon as that is true."""
-    return wait_until(what, condition, seconds, pause=0.05)
+def until(
+    condition: Callable[[], T], what: str, seconds: float = SECONDS, seen: Callable[[], object] | None = None
+) -> T:
+    """Return what `condition` says, as soon as that is true. At the deadline the error tells what `seen` says."""
+    return wait_until(what, condition, seconds, seen, pause=0.05)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What real torchruns do here where torch's own backends fail them."""
 
+import json
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,7 +17,7 @@ from contract.agents import SECONDS, Agent, until
 from contract.plane import Job, rendezvous
 from contract.trainers import WORKER, Trainers, trainers
 from elasticjob_torch.wire import LEFT_EXIT_CODE
-from support.waiting import in_time, result_of
+from support.waiting import Deadline, in_time, result_of
 
 NewJob = Callable[..., Job]
 EVALUATE = WORKER.with_name("evaluate.py")
@@ -77,6 +80,24 @@ def test_a_round_starts_until_all_its_processes_are_in_a_group(new_job: NewJob, 
     with trainers(job, tmp_path, forks_training=True, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
         until(lambda: starts(job, 1) == [False], "the round to train", SECONDS)
         until(lambda: not job.view()["job"]["status"]["starting"], "the status to say that it trains", SECONDS)
+
+
+def test_a_group_is_awaited_until_all_scripts_of_its_pods_run(tmp_path: Path) -> None:
+    """A test that went on before them would count events that never come."""
+    runs = Trainers(cast(Job, SimpleNamespace(name="job")), tmp_path)
+
+    def starts(*ranks: int) -> None:
+        with (tmp_path / "events").open("a") as events:
+            for rank in ranks:
+                sizes = {"GROUP_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
+                event = {"pod": f"pod{rank // 2}", "GROUP_RANK": str(rank // 2), "RANK": str(rank), **sizes}
+                events.write(json.dumps(event) + "\n")
+
+    starts(1, 2)
+    with pytest.raises(Deadline, match="RANK"):
+        runs.group(2, seconds=0.1)
+    starts(0, 3)
+    assert runs.group(2) == ["pod0", "pod1"]
 
 
 def test_news_do_not_wait_for_the_monitor_interval(new_job: NewJob, tmp_path: Path) -> None:

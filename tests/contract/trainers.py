@@ -112,22 +112,28 @@ class Trainers:
         return [json.loads(line) for line in (self.directory / "events").read_text().splitlines()]
 
     def group(self, size: int, after: int = 0, seconds: float = SECONDS) -> list[str]:
-        """The pods of a group of `size` in rank order, once all its scripts run.
+        """The pods of a group of `size` in rank order, once all its scripts run, each of those in one pod.
 
         Only the events from number `after` on count.
         """
 
         def whole() -> list[str] | None:
-            latest = {event["pod"]: event for event in self.events()[after:]}
+            events = self.events()[after:]
+            latest = {event["pod"]: event for event in events}
             members = [event for event in latest.values() if event["GROUP_WORLD_SIZE"] == str(size)]
             by_rank = {int(event["GROUP_RANK"]): event["pod"] for event in members}
-            return [by_rank[rank] for rank in range(size)] if len(members) == len(by_rank) == size else None
+            if not len(members) == len(by_rank) == size:
+                return None
+            places = {(event["pod"], event["GROUP_RANK"], event["WORLD_SIZE"]) for event in members}
+            now = [event for event in events if (event["pod"], event["GROUP_RANK"], event["WORLD_SIZE"]) in places]
+            started = {event["RANK"] for event in now}
+            return [by_rank[rank] for rank in range(size)] if len(started) == int(members[0]["WORLD_SIZE"]) else None
 
-        return until(whole, f"a group of {size}; started so far: {self.events()}", seconds) or []
+        return until(whole, f"a group of {size}", seconds, seen=self.events) or []
 
     def codes(self, count: int, seconds: float = SECONDS) -> list[int]:
         """The exit codes of the torchruns, once `count` have ended."""
-        until(lambda: len(self.ended) >= count, f"{count} torchruns to end; so far {self.ended}", seconds)
+        until(lambda: len(self.ended) >= count, f"{count} torchruns to end", seconds, seen=lambda: self.ended)
         return [code for _, code in self.ended]
 
     # --- what a kubelet does

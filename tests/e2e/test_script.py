@@ -81,7 +81,7 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
         return bool(saving.status["progress"]["step"] == last())
 
     wait_until("the last step", told, REPORTED_SECONDS, lambda: (last(), saving.status["progress"]))
-    # a heartbeat shows it, in minutes, or the end of the training
+    # a heartbeat shows it within minutes, and the end of the training at once
     wait_until("each worker's own", lambda: ranks_reported(saving.namespace) == [0, 1], REPORTED_SECONDS)
 
 

@@ -91,7 +91,7 @@ def disconnect() -> list[object]:
 
     Return its backends: their end waits for its collectives. They have to be dropped after all else that holds them.
     """
-    held = backends()
+    held = backends() or [dist.group.WORLD]
     if dist.is_initialized():
         dist.destroy_process_group()
     forget_groups()

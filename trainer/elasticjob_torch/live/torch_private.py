@@ -85,7 +85,7 @@ def backends() -> list[object]:
     The end of a backend waits for its threads, and a thread of gloo needs Python to let go of a collective's tensors.
     Where Python drops the last reference, torch lets Python go on meanwhile. Where C++ does, as at the end of a DDP's
     reducer, torch 2.6 does not, and both wait for ever. So these references have to be the last. Without the private
-    parts (another torch) there are none.
+    parts (another torch) the list is empty.
     """
     groups = getattr(getattr(distributed_c10d, "_world", None), "pg_map", ())
     found: list[object] = []
