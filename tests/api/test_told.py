@@ -14,6 +14,7 @@ from kubernetes.aio.client import Configuration
 from elasticjob.api import API_VERSION
 from elasticjob.kube.errors import Forbidden
 from elasticjob.objects import Object
+from elasticjob.reading.pod import Pod
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
@@ -126,6 +127,13 @@ async def test_a_failed_jobs_pods_are_ended_and_stay(operated: OperatedJob) -> N
     assert status["rendezvous"]["reason"].endswith("and maxRestarts is 0: exit code 3: no such model")
     (pod,) = (pod for pod in operated.pods().values() if "deletionTimestamp" not in pod["metadata"])
     assert (pod["metadata"]["name"], pod["spec"]["activeDeadlineSeconds"]) == (f"{operated.name}-0-0", 1)
+
+
+async def test_a_pod_that_another_has_replaced_is_gone(operated: OperatedJob) -> None:
+    await operated.look()
+    body = operated.pods()["0-0"]
+    replaced = Pod.read({**body, "metadata": {**body["metadata"], "uid": "another"}})
+    assert await operated.kube.set_deadline(replaced, 1) is None
 
 
 async def test_a_pod_that_may_not_be_ended_is_deleted(operated: OperatedJob, monkeypatch: pytest.MonkeyPatch) -> None:

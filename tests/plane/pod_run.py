@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 
+from elasticjob.kube.errors import Conflict, NotFound
 from plane.sandbox import CannotStart, Log, LogFile, Running, Sandbox
 from support import kubelet as rules
 from support import lateness, pod_life
@@ -269,7 +270,7 @@ class PodRun:
         try:
             await self.node.kubelet.call("PATCH", path, status, STRATEGIC)
         except ApiError as error:
-            if error.status not in (404, 409):  # gone meanwhile, or another of its name
+            if not issubclass(error.kind, (NotFound, Conflict)):  # gone meanwhile, or another of its name
                 raise
 
     # --- its tasks

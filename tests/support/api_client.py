@@ -8,17 +8,19 @@ from typing import Any
 
 import aiohttp
 
+from elasticjob.kube import errors
+
 Object = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
 
 
 class ApiError(Exception):
-    """The API server said no; `status` is its HTTP status."""
+    """The API server said no; `status` is its HTTP status, and `kind` what the product makes of `body`."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, body: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.kind = status, type(errors.error_of(status, body.encode()))
 
 
 class ApiClient:
@@ -43,7 +45,7 @@ class ApiClient:
         async with self._http.request(method, path, data=data, headers={"Content-Type": kind}, timeout=limit) as answer:
             text = await answer.text()
         if answer.status >= 400:
-            raise ApiError(answer.status, f"{method} {path}: {answer.status}: {text}")
+            raise ApiError(answer.status, f"{method} {path}: {answer.status}: {text}", text)
         return text
 
     async def patch(self, path: str, body: Object) -> Object:

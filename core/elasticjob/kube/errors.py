@@ -13,7 +13,7 @@ ApiError             `str()` is one sentence; `status` is the HTTP status, 0 wit
  |  + Forbidden      403, or a refusal by a webhook or policy: rights, quotas and rules
  |     + Terminating   the namespace is being deleted: nothing can be created in it any more
  + NotFound          404
- + Conflict          409: the object has changed, or exists already
+ + Conflict          409: the object has changed, or exists already; 422: another has replaced the one of this uid
  + Gone              410: this resourceVersion is too old to list or watch from
 """
 
@@ -85,6 +85,7 @@ BY_STATUS: Mapping[int, type[ApiError]] = {
     504: Busy,
 }
 _TERMINATING = "NamespaceTerminating"
+_REPLACED = "metadata.uid"  # the field at fault in a patch with the uid of an object that another has replaced
 # refusals by an admission webhook, which chooses the status, and by a ValidatingAdmissionPolicy, which has 422
 _DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 _SHOWN_BYTES = 256  # of a response that does not come from the API server
@@ -105,6 +106,8 @@ def with_its_status(status: int, message: str) -> str:
 def kind_of(status: int, message: str = "", causes: Collection[str] = ()) -> type[ApiError]:
     if _TERMINATING in causes:
         return Terminating
+    if _REPLACED in causes:
+        return Conflict
     if _DENIED.search(message):
         return Forbidden
     return BY_STATUS.get(status) or (Denied if 400 <= status < 500 else Unavailable)
@@ -119,8 +122,9 @@ def message_of(body: bytes) -> str:
 
 
 def _causes_of(body: bytes) -> frozenset[str]:
-    """The causes of a refusal that a response of the API server names; none for any other response."""
+    """The reasons and fields that a response of the API server names for a refusal; none for any other response."""
     try:
-        return frozenset(str(cause["reason"]) for cause in json.loads(body)["details"]["causes"])
+        causes = json.loads(body)["details"]["causes"]
+        return frozenset(str(cause[key]) for cause in causes for key in ("reason", "field") if key in cause)
     except (ValueError, KeyError, TypeError):
         return frozenset()

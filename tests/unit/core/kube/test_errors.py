@@ -44,6 +44,13 @@ def test_a_namespace_that_is_being_deleted_is_told_from_other_refusals() -> None
     assert type(error_of(403, answer("NamespaceTerminating"))) is errors.Forbidden
 
 
+def test_an_object_that_another_has_replaced_is_a_conflict() -> None:
+    causes = [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]
+    assert type(error_of(422, answer("no", details={"causes": causes}))) is errors.Conflict
+    causes[0]["field"] = "spec.nodeName"
+    assert type(error_of(422, answer("no", details={"causes": causes}))) is errors.Invalid
+
+
 @pytest.mark.parametrize("body", [b'{"message": "a\\u001b[31mb\\nc"}', b"a\x1b[31mb\nc"])
 def test_what_a_terminal_obeys_is_taken_out(body: bytes) -> None:
     assert str(error_of(500, body)) == "ab c"
