@@ -45,7 +45,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: check coverage test flakes unit fuzz api plane contract overload explore explore-quick simulate simulate-quick mutants
 .PHONY: e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
-.PHONY: bench-fleet bench-silence bench-joins bench-jobset bench-torchft bench-store bench-ranks
+.PHONY: bench-fleet bench-silence bench-joins bench-jobset bench-torchft bench-store bench-ranks bench-quick
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
 .PHONY: lint-chart-readme lint-chart lint-manifest lint-licences
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
@@ -130,6 +130,8 @@ bench-ranks:  ## ring neighbours in other racks after losses, with and without r
 	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --workers $(or $(WORKERS),1024) --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
+bench-quick:  ## each of them at its smallest, one run: whether it still starts and ends; a quarter of an hour (K="fleet store": words of their names)
+	@hack/bench-quick.sh $(K)
 ##@ tests
 # each of its checks is a target that a test breaks on purpose: tests/guards
 lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ##* style, types, import rules, chart, generated files, workflows

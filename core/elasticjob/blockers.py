@@ -43,7 +43,7 @@ class Blocker(Model):
     since: Time = Field(description="Since when the operator has seen it.")
     message: Sentence = Field("", description="What is wrong, in a sentence, as Kubernetes says it.")
     remedy: Sentence = Field("", exclude_if=is_empty, description="What to do about it, in a sentence.")
-    passes: bool = Field(False, description="It ends by itself, as far as is known; else somebody has to do something.")
+    passes: bool = Field(False, description="Whether it is expected to end without any action.")
 
 
 class Admitted(Model):
