@@ -130,7 +130,7 @@ bench-ranks:  ## ring neighbours in other racks after losses, with and without r
 	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --workers $(or $(WORKERS),1024) --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
-bench-quick:  ## each of them at its smallest, one run: whether it still starts and ends; a quarter of an hour (K="fleet store": words of their names)
+bench-quick:  ## each of them at its smallest, one run: whether it still starts and ends (K="fleet store": words of their names)
 	@hack/bench-quick.sh $(K)
 ##@ tests
 # each of its checks is a target that a test breaks on purpose: tests/guards
