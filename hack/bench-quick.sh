@@ -19,6 +19,7 @@ benchmarks=(
   'bench-ranks WORKERS=64 LOSSES=5'
   'bench-store'
 )
+longest_seconds=900 # of one of them
 logs=$root/build/bench-quick
 mkdir -p "$logs"
 
@@ -35,10 +36,10 @@ for line in "${benchmarks[@]}"; do
   target=${words[0]} log=$logs/${words[0]}.log
   wanted "$target" "$@" || continue
   say "$line"
-  if make --directory "$root" "${words[@]}" > "$log" 2>&1 < /dev/null; then
+  if timeout --kill-after 30 "$longest_seconds" make --directory "$root" "${words[@]}" > "$log" 2>&1 < /dev/null; then
     say "$target ended"
   else
-    say "$target FAILED:"
+    say "$target FAILED (exit code $?; 124: it did not end within $longest_seconds s):"
     tail -n 40 "$log"
     failed+=("$target")
   fi

@@ -54,7 +54,7 @@ class ApiServer:
         try:
             reply = self._answer(taken_apart(client, method, path, body, headers, sent_at))
         except Refusal as refusal:
-            reply = Reply.failure(refusal.status, refusal.message, refusal.reason, refusal.after)
+            reply = Reply.failure(refusal.status, refusal.message, refusal.reason, refusal.after, refusal.field)
         self.answered[reply.status] = self.answered.get(reply.status, 0) + 1
         return reply
 
@@ -160,12 +160,16 @@ class ApiServer:
     def _replace(self, call: Call, body: Object) -> Reply:
         found = self._found(call)
         old, meta = found.body, body["metadata"]
-        if meta.get("uid") not in (None, old["metadata"]["uid"]):
+        is_another = meta.get("uid") not in (None, old["metadata"]["uid"])
+        if is_another and call.method == "PUT":
             why = f"Precondition failed: UID in precondition: {meta['uid']}, in object meta: {old['metadata']['uid']}"
             raise Refusal(409, "Conflict", f"Operation cannot be fulfilled on {call.plural} {call.name!r}: {why}")
         if meta.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
             why = "the object has been modified; please apply your changes to the latest version and try again"
             raise Refusal(409, "Conflict", f"Operation cannot be fulfilled on {call.plural} {call.name!r}: {why}")
+        if is_another:
+            why = f"metadata.uid: Invalid value: {meta['uid']!r}: field is immutable"
+            raise Refusal(422, "Invalid", f"{call.plural} {call.name!r} is invalid: {why}", field="metadata.uid")
         if call.sub == "status":
             new = {**old, "metadata": dict(old["metadata"]), "status": body.get("status", {})}
         else:

@@ -20,9 +20,10 @@ class Reply:
     watch: Watch | None = None
 
     @classmethod
-    def failure(cls, status: int, message: str, reason: str = "", after: float = 0.0) -> "Reply":
+    def failure(cls, status: int, message: str, reason: str = "", after: float = 0.0, field: str = "") -> "Reply":
         said = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        return cls(status, json.dumps({**said, "reason": reason, "code": status}).encode(), after)
+        details = {"causes": [{"reason": "FieldValueInvalid", "field": field}]} if field else {}
+        return cls(status, json.dumps({**said, "reason": reason, "code": status, "details": details}).encode(), after)
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ WORKER_ID = re.compile(r"^[0-9a-f.]{1,32}$")
 
 
 class Refusal(Exception):
-    """The request's answer: its code, word and sentence. `after`: seconds that it takes."""
+    """The request's answer: its code, word and sentence. `after`: seconds that it takes; `field`: the one at fault."""
 
-    def __init__(self, status: int, reason: str, message: str, after: float = 0.0) -> None:
+    def __init__(self, status: int, reason: str, message: str, after: float = 0.0, field: str = "") -> None:
         super().__init__(message)
-        self.status, self.reason, self.message, self.after = status, reason, message, after
+        self.status, self.reason, self.message, self.after, self.field = status, reason, message, after, field
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ ApiError             `str()` is one sentence; `status` is the HTTP status, 0 wit
  |  + Forbidden      403, or a refusal by a webhook or policy: rights, quotas and rules
  |     + Terminating   the namespace is being deleted: nothing can be created in it any more
  + NotFound          404
- + Conflict          409: the object has changed, or exists already; 422: another has replaced the one of this uid
+ + Conflict          409: the object has changed, or exists already; 422: it is another one, with another uid
  + Gone              410: this resourceVersion is too old to list or watch from
 """
 
@@ -85,7 +85,7 @@ BY_STATUS: Mapping[int, type[ApiError]] = {
     504: Busy,
 }
 _TERMINATING = "NamespaceTerminating"
-_REPLACED = "metadata.uid"  # the field at fault in a patch with the uid of an object that another has replaced
+_REPLACED = "metadata.uid"  # the field that 422 names for a patch whose uid is not the object's; a PUT has 409
 # refusals by an admission webhook, which chooses the status, and by a ValidatingAdmissionPolicy, which has 422
 _DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 _SHOWN_BYTES = 256  # of a response that does not come from the API server
@@ -106,7 +106,7 @@ def with_its_status(status: int, message: str) -> str:
 def kind_of(status: int, message: str = "", causes: Collection[str] = ()) -> type[ApiError]:
     if _TERMINATING in causes:
         return Terminating
-    if _REPLACED in causes:
+    if status == 422 and _REPLACED in causes:
         return Conflict
     if _DENIED.search(message):
         return Forbidden

@@ -4,6 +4,9 @@
 import json
 from random import Random
 
+import pytest
+
+from elasticjob.kube.errors import Conflict, error_of
 from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.loop import VirtualLoop
@@ -41,3 +44,13 @@ def test_each_version_stays_what_it_was_and_its_json_says_the_same() -> None:
     assert same["metadata"]["resourceVersion"] == told[3][0].body["metadata"]["resourceVersion"]
     assert [change.body["metadata"]["generation"] for change, _ in told] == [1, 2, 2, 2, 2]
     assert told[3][0].body["spec"] is told[1][0].body["spec"]
+
+
+@pytest.mark.parametrize(("method", "status"), [("PUT", 409), ("PATCH", 422)])
+def test_a_write_with_the_uid_of_another_object_is_refused(method: str, status: int) -> None:
+    loop, dice = VirtualLoop(), Random(0)
+    server = ApiServer(loop, dice, Clock(loop, dice))
+    ask(server, "POST", PATH, POD)
+    body = json.dumps({**POD, "metadata": {"name": "a", "uid": "another"}}).encode()
+    reply = server.handle("client", method, f"{PATH}/a", body, MERGE, 0.0)
+    assert (reply.status, type(error_of(reply.status, reply.body))) == (status, Conflict)
