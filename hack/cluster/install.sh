@@ -27,6 +27,6 @@ quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace 
   --wait --timeout "${seconds}s" || {
   kubectl get pods --namespace "$namespace" >&2
   kubectl logs --namespace "$namespace" --selector "app.kubernetes.io/instance=$release" --tail 20 >&2 || true
-  fail "ElasticJob was not installed within $seconds s; helm's reason, the operator's pods and their logs are above"
+  fail "ElasticJob was not installed; helm's reason, the operator's pods and their logs are above"
 }
 say "install: elasticjob is running in namespace $namespace"

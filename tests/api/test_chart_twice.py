@@ -50,3 +50,20 @@ def test_a_second_release_for_the_same_namespaces_is_refused(
         assert ("STATUS: pending-install" in said) is not bool(shared)
         beside = helm(kubeconfig, *trying, "--set", "allowOverlap=true", namespaces=second)
         assert "STATUS: pending-install" in beside
+
+
+def test_a_release_whose_namespace_is_deleted_is_none(kubeconfig: Path) -> None:
+    """Its ClusterRoles stay, and nobody can uninstall it."""
+    kubectl = ("kubectl", "--kubeconfig", str(kubeconfig))
+    for namespace in ("home", "d"):
+        run([*kubectl, "create", "namespace", namespace])
+    ours = ["install", "gone", str(CHART), "--kubeconfig", str(kubeconfig), "--namespace", "home", "--no-hooks"]
+    assert "STATUS: deployed" in run(["helm", *ours, "--skip-crds", "--set", "namespaces={d}"]).stdout
+    trying = ("install", SECOND, str(CHART), "--dry-run=server", "--skip-crds")
+    assert "the release gone in namespace home looks after d already: " in helm(kubeconfig, *trying, namespaces=["d"])
+    run([*kubectl, "delete", "namespace", "home", "--wait=false"])
+    assert "STATUS: pending-install" in helm(kubeconfig, *trying, namespaces=["d"]), "while it ends"
+    finalized = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "home"}}'
+    run([*kubectl, "replace", "--raw", "/api/v1/namespaces/home/finalize", "--filename", "-"], input=finalized)
+    assert run([*kubectl, "get", "namespace", "home"]).returncode, "it is gone"
+    assert "STATUS: pending-install" in helm(kubeconfig, *trying, namespaces=["d"])

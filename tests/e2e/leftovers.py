@@ -4,10 +4,15 @@
 import json
 
 from e2e import adapter, controllers, jobset
-from e2e.kube import run, succeed
+from e2e.kube import Object, run, succeed
 from e2e.kueue import QUEUES
 
 SECONDS = 60  # for all namespaces to go
+
+OUTSIDE = (  # what a release of the chart has outside of its namespace
+    "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    "flowschemas,prioritylevelconfigurations"
+)
 
 
 def sweep(prefix: str) -> None:
@@ -24,3 +29,19 @@ def sweep(prefix: str) -> None:
             if release["namespace"] in left:
                 run("helm", "uninstall", release["name"], "--namespace", release["namespace"], "--no-hooks")
         succeed("kubectl", "delete", "namespace", *left, "--ignore-not-found", f"--timeout={SECONDS}s", seconds=SECONDS)
+    if orphans := [name_of(item) for item in outside() if home_of(item).startswith(prefix)]:
+        succeed("kubectl", "delete", *orphans, "--ignore-not-found")
+
+
+def outside() -> list[Object]:
+    items: list[Object] = json.loads(succeed("kubectl", "get", OUTSIDE, "--output=json"))["items"]
+    return items
+
+
+def name_of(item: Object) -> str:
+    return f"{item['kind']}/{item['metadata']['name']}"
+
+
+def home_of(item: Object) -> str:
+    """The namespace of the release that it belongs to, if any."""
+    return str(item["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace", ""))

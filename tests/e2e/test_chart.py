@@ -2,20 +2,18 @@
 """The chart on a cluster, and what an uninstall leaves. What it renders is in tests/api/test_chart_values.py."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from e2e.job import Job
-from e2e.kube import Namespace, Object, kubectl, succeed, wait_until
+from e2e.kube import Namespace, Object, kubectl, wait_until
 from e2e.operator import leader
+from e2e.release import CHART, confined, helm, removed
 from support.waiting import settled
 
 pytestmark = pytest.mark.patient
 
 SELECTED = "app.kubernetes.io/instance=elasticjob,app.kubernetes.io/name=elasticjob"
-
-CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
 
 
 @pytest.mark.real
@@ -23,32 +21,32 @@ CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
 def test_an_installation_is_tested_upgraded_and_removed_and_leaves_crds_and_jobs(operator: Namespace, job: Job) -> None:
     """A release without replicas, confined to its own namespace, so that it disturbs nobody: the installed operator
     looks after its jobs."""
-    here = ["--namespace", job.namespace.name]
-    confined = ["--set", "replicas=0,allowOverlap=true", "--set", f"namespaces={{{job.namespace.name}}}"]
-    notes = succeed("helm", "install", "aside", CHART, *here, *confined)
-    assert "`helm uninstall` removes the operator and leaves the CRDs and all ElasticJobs" in notes
-    assert "helm test --namespace" in notes
-    job.apply(replicas=1)
-    round = job.wait_for_round(1)
+    here, options = job.namespace, (CHART, *confined(job.namespace, replicas=0))
+    with removed("aside", here):
+        notes = helm("install", "aside", here, *options)
+        assert "`helm uninstall` removes the operator and leaves the CRDs and all ElasticJobs" in notes
+        assert "helm test --namespace" in notes
+        job.apply(replicas=1)
+        round = job.wait_for_round(1)
 
-    succeed("helm", "test", "aside", *here, "--timeout=120s", seconds=130)
-    left = settled(job.namespace.list("elasticjobs"), "the test deletes its job before it ends")
-    assert [one["metadata"]["name"] for one in left] == [job.name]
+        helm("test", "aside", here)
+        left = settled(here.list("elasticjobs"), "the test deletes its job before it ends")
+        assert [one["metadata"]["name"] for one in left] == [job.name]
 
-    uids = crds()
-    succeed("helm", "upgrade", "aside", CHART, *here, *confined, "--timeout=120s", seconds=130)
-    for crd in crd_objects():
-        assert "elasticjob-chart" in {field["manager"] for field in crd["metadata"]["managedFields"]}
+        uids = crds()
+        helm("upgrade", "aside", here, *options)
+        for crd in crd_objects():
+            assert "elasticjob-chart" in {field["manager"] for field in crd["metadata"]["managedFields"]}
 
-    said = succeed("helm", "uninstall", "aside", *here)
-    assert "These resources were kept due to the resource policy:" in said
-    assert "aside-elasticjob-crds-and-jobs-are-kept" in said
-    assert crds() == uids
-    assert job.told(round) is None, "the round is over"
+        said = helm("uninstall", "aside", here)
+        assert "These resources were kept due to the resource policy:" in said
+        assert "aside-elasticjob-crds-and-jobs-are-kept" in said
+        assert crds() == uids
+        assert job.told(round) is None, "the round is over"
 
-    # what is left does not stand in the way of the next installation
-    succeed("helm", "install", "aside", CHART, *here, *confined)
-    succeed("helm", "uninstall", "aside", *here)
+        # what is left does not stand in the way of the next installation
+        helm("install", "aside", here, *options)
+        helm("uninstall", "aside", here)
 
 
 def crd_objects() -> list[Object]:
@@ -74,13 +72,12 @@ def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator
     formed = job.wait_for_round(2)
     job.wait_for_training(2)
     term, before = job.status["term"], operators(operator)
-    here = ["elasticjob", "--namespace", operator.name, "--wait", "--timeout=120s"]
     changed = ["--set-string", "podAnnotations.upgraded=once"]
-    succeed("helm", "upgrade", here[0], CHART, *here[1:], "--reset-then-reuse-values", *changed, seconds=130)
+    helm("upgrade", "elasticjob", operator, CHART, "--wait", "--reset-then-reuse-values", *changed)
     wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
     job.edit()
     wait_until("a term of the new operators", lambda: job.status["term"] > term, 60, job.summary)
-    succeed("helm", "rollback", *here, seconds=130)
+    helm("rollback", "elasticjob", operator, "--wait")
     leader(operator)
     assert job.told(formed) is None, "the round is over"
     job.scale(3)

@@ -4,8 +4,8 @@
 import pytest
 
 from e2e.job import Job
-from e2e.kube import Namespace, Object, kubectl, succeed
-from e2e.test_chart import CHART
+from e2e.kube import Namespace, Object, kubectl
+from e2e.release import CHART, confined, helm, removed
 from support.waiting import settled
 
 pytestmark = pytest.mark.real
@@ -50,9 +50,8 @@ def test_a_template_that_asks_for_more_is_told(restricted: Namespace, job: Job) 
 @pytest.mark.on_workers
 def test_the_chart_is_installed_upgraded_and_tested(operator: Namespace, restricted: Namespace) -> None:
     """Its operator has no job to look after; while `helm test` makes one there is none, beside the installed one."""
-    here = ["--namespace", restricted.name, "--timeout=120s"]
-    confined = ["restricted", CHART, *here, "--wait", "--set", f"namespaces={{{restricted.name}}},allowOverlap=true"]
-    succeed("helm", "install", *confined, "--set", "replicas=1", seconds=130)
-    succeed("helm", "upgrade", *confined, "--set", "replicas=0", seconds=130)
-    succeed("helm", "test", "restricted", *here, seconds=130)
-    succeed("helm", "uninstall", "restricted", *here)
+    with removed("restricted", restricted):
+        helm("install", "restricted", restricted, CHART, "--wait", *confined(restricted, replicas=1))
+        helm("upgrade", "restricted", restricted, CHART, "--wait", *confined(restricted, replicas=0))
+        helm("test", "restricted", restricted)
+        helm("uninstall", "restricted", restricted)

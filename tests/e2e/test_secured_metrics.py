@@ -17,7 +17,7 @@ from cryptography import x509
 
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, succeed, wait_until
 from e2e.prometheus import BESIDE, configured
-from e2e.test_chart import CHART
+from e2e.release import CHART, confined, helm, removed
 from support.canned_server import write_authority
 from support.ports import free_port
 
@@ -44,12 +44,9 @@ def aside(operator: Namespace, module_namespace: Namespace, authority: Path) -> 
     pair = {"tls.crt": certificate, "tls.key": mark + key}
     meta = {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls"}
     namespace.apply({"apiVersion": "v1", "kind": "Secret", "stringData": pair, **meta})
-    here = ["--namespace", namespace.name]
-    confined = f"replicas=1,namespaces={{{namespace.name}}},allowOverlap=true"
-    waiting = ["--set", f"{confined},{SETTINGS}", "--wait", "--timeout=120s"]
-    succeed("helm", "install", RELEASE, CHART, *here, *waiting, seconds=130)
-    yield namespace
-    succeed("helm", "uninstall", RELEASE, *here)
+    with removed(RELEASE, namespace):
+        helm("install", RELEASE, namespace, CHART, "--wait", *confined(namespace, replicas=1), "--set", SETTINGS)
+        yield namespace
 
 
 def endpoint_of(namespace: Namespace) -> Object:

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e import release
 from e2e.diagnosis import SYSTEM
 from e2e.job import SIDECAR, TRAINING_SECONDS, Job, Round, Training, restarts
 from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
 from e2e.operator import holder
-from e2e.test_chart import CHART, crds, operators
+from e2e.release import CHART
+from e2e.test_chart import crds, operators
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.memory import SETTLE_SECONDS
 from elasticjob_operator.objects.access import change_of, render_access
@@ -166,7 +168,7 @@ def test_a_job_trains_on_from_version_to_version(older: str, operator: Namespace
 
 def helm(verb: str, *arguments: str) -> None:
     """Of the release that `make install` makes too; it waits for its operators."""
-    succeed("helm", verb, RELEASE, *arguments, "--namespace", SYSTEM.name, "--wait", "--timeout=120s", seconds=130)
+    release.helm(verb, RELEASE, SYSTEM, *arguments, "--wait")
 
 
 def tag_of(chart: str) -> str:
