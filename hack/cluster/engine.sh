@@ -8,7 +8,23 @@
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
-docker info >/dev/null 2>&1 && exit 0
+state=/run/elasticjob-docker # of an engine that was started from here
+
+# Without systemd, Linux gives processor time to sessions, and all containers together get as much as one of them. The
+# tests beside the cluster have dozens of sessions: its nodes, API server and all, need the time of several.
+weigh_containers() {
+  local shares=/sys/fs/cgroup/cpu/docker/cpu.shares weight=/sys/fs/cgroup/docker/cpu.weight
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    echo +cpu > /sys/fs/cgroup/cgroup.subtree_control && mkdir -p "${weight%/*}" && echo 800 > "$weight"
+  else
+    mkdir -p "${shares%/*}" && echo 8192 > "$shares"
+  fi 2>/dev/null || true # where control groups are another's
+}
+
+if docker info >/dev/null 2>&1; then
+  [ ! -e "$state" ] || weigh_containers
+  exit 0
+fi
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null ||
   fail "no Docker engine answers ('docker info' fails). Start Docker, then run this again.
        (Only on Debian, as root, it is installed and started from here.)"
@@ -25,7 +41,6 @@ if missing; then
     docker.io containerd runc iptables iproute2 jq
 fi
 
-state=/run/elasticjob-docker
 mkdir -p "$state"
 cat > "$state/runc-bounded" <<'WRAPPER'
 #!/bin/sh
@@ -57,6 +72,7 @@ else
          "runtimes": {"bounded": {"path": "'$state'/runc-bounded"}}}'
 fi > "$state/daemon.json"
 
+weigh_containers
 say "engine: starting dockerd"
 # a killed engine leaves its pid files, and a later process may have got the number
 rm -f "$state/dockerd.pid" /run/docker/containerd/containerd.pid

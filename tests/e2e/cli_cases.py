@@ -36,7 +36,7 @@ exec python3 -u /tmp/agent.py /test/train.py
 SLOW = f'case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}'
 THEN = f"{' '.join(AGENT)} && "
 # worker 1 takes its time between two torchruns
-UPLOADS = f'{THEN} case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}'
+UPLOADS = f'{THEN} {{ case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}; }}'
 # worker 1 runs another script than worker 0
 OTHER = f'case "$HOSTNAME" in *-1-0) cp /test/train.py /tmp/other.py; exec {AGENT[0]} /tmp/other.py;; esac; {THEN} true'
 ONE_STEP = [{"name": "STEPS", "value": "1"}]

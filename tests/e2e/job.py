@@ -18,7 +18,7 @@ from elasticjob_cli.cluster.access import KubectlFlags
 from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
-from support.waiting import settled
+from support.waiting import Deadline, settled
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -27,6 +27,7 @@ STARTED_SECONDS = 120  # pods made, torch imported several times over, on a mach
 ROUND_SECONDS = 90
 TRAINING_SECONDS = 150  # the training processes import torch, on the same two cores
 PRESTARTED_SECONDS = 120  # they are imported gently, beside the training
+CRD_SEEN_SECONDS = 15  # for the controller of quotas to know a new CRD
 TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a container's state
 
 # of jobs of tests that are not about time: on a busy machine a sidecar may stand still for the default's seconds, and a
@@ -330,12 +331,24 @@ class Job:
         wait_until(f"the budget to know of {pods} ready pods", known, TOLD_SECONDS, self.budget)
 
     def wait_for_quotas(self) -> None:
-        """Until the namespace's are in force: admission goes by their status, which a controller writes later."""
+        """Until the namespace's are in force: admission goes by what a controller has counted. It learns of a new CRD
+        within half a minute, and counts a quota of before within five more, or if its `hard` changes."""
+
+        def quotas() -> list[Object]:
+            return self.namespace.list("resourcequotas")
 
         def in_force() -> bool:
-            return all(quota.get("status", {}).get("hard") for quota in self.namespace.list("resourcequotas"))
+            return all(quota.get("status", {}).get("used") for quota in quotas())
 
-        wait_until("the quotas to be in force", in_force, TOLD_SECONDS)
+        try:
+            wait_until("the quotas to be in force", in_force, CRD_SEEN_SECONDS, quotas)
+        except Deadline:
+            for quota in quotas():
+                name, spec = quota["metadata"]["name"], quota["spec"]
+                self.namespace.kubectl("delete", "resourcequota", name)
+                anew = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec}
+                self.namespace.apply(anew)
+            wait_until("the quotas, made anew, to be in force", in_force, TOLD_SECONDS, quotas)
 
     def wait_for_spare(self) -> None:
         wait_until("the spare to wait", lambda: self.status.get("spares") == 1, STARTED_SECONDS, self.summary)

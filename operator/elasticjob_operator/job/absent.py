@@ -20,26 +20,36 @@ from elasticjob_operator.job.sidecars import SidecarTroubles
 
 NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
 HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"
+MOST_SENTENCES = 5  # of sidecars, announced between two rounds
 
 
 @dataclass(slots=True)
 class AnnouncedReasons:
     """The reasons already announced as events. Each is announced once between two rounds, however often it comes and
-    goes."""
+    goes. A sidecar gives one reason for several causes, of which it may find the right one late: so each of its
+    sentences is announced once.
+
+    ``before``: the reason in the status when the round began, or when this operator began to lead.
+    """
 
     round: int = -1
-    reasons: set[str] = field(default_factory=set)
+    before: str = ""
+    told: set[tuple[str, str]] = field(default_factory=set)
 
     def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
         """The waits to announce now, as pairs of index and wait. `before`: the reason that the status already gives."""
         if round != self.round:
-            self.round, self.reasons = round, {before}
+            self.round, self.before, self.told = round, before, set()
         found = []
         for index, wait in waits.items():
-            if wait.is_news and wait.reason not in self.reasons:
-                self.reasons.add(wait.reason)
+            cause = (wait.reason, wait.said if wait.reason is Reason.SIDECAR_NOT_READY else "")
+            if wait.is_news and wait.reason != self.before and cause not in self.told and self._has_room(wait.reason):
+                self.told.add(cause)
                 found.append((index, wait))
         return found
+
+    def _has_room(self, reason: Reason) -> bool:
+        return sum(told == reason for told, _ in self.told) < MOST_SENTENCES
 
 
 class Absences(Concern):

@@ -15,7 +15,7 @@ from elasticjob.pods import SIDECAR
 
 # refusals by the API server's authorization and by its quotas, which share the status 403
 NO_RIGHT = re.compile(r'User "[^"]+" cannot \w+ resource "')
-QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:\s]+)")
+QUOTA = re.compile(r"(?:exceeded|failed|status unknown for) quota: ([^,:\s]+)")
 RESOURCES = "the chart's value sidecar.resources"
 SECURITY = "spec.sidecar.securityContext, or for all jobs the chart's value sidecar.securityContext"
 MISSING = re.compile(r"must specify (.*)")

@@ -26,6 +26,13 @@ REFUSALS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], str]], ...
         ),
     ),
     (
+        re.compile(r"status unknown for quota: ([^,\s]+)"),
+        lambda found, _: (
+            f"the controller of quotas has not counted the ResourceQuota {found[1]} yet, which may take five minutes "
+            "after the CRDs are installed; the sidecar tries again"
+        ),
+    ),
+    (
         re.compile(r"ValidatingAdmissionPolicy '([^']+)'"),
         lambda found, _: f"let the ValidatingAdmissionPolicy {found[1]} allow the workers' pods {RECORDS}",
     ),

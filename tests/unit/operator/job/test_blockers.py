@@ -62,6 +62,12 @@ def test_how_often_a_trainer_was_started_again_makes_no_other_cause() -> None:
     [
         ({"problem": "name one trainer"}, "TemplateInvalid", "ElasticJob/digits", False),
         ({"refusal": refused("exceeded quota: full")}, "QuotaExceeded", "ResourceQuota/full", False),
+        (
+            {"refusal": refused("status unknown for quota: new, resources: pods")},
+            "QuotaExceeded",
+            "ResourceQuota/new",
+            False,
+        ),
         ({"facts": [Allowance(1, told="1 of 2 workers wait for quota")]}, "QuotaPending", "", True),
         ({"facts": [Allowance(1, told="no such queue", refused=True)]}, "QuotaPending", "", False),
         ({"facts": [Protection(Budget.OPEN)]}, "DrainGraceOver", "", True),

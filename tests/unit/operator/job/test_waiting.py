@@ -11,7 +11,7 @@ from elasticjob.blocker_reasons import REMEDIES, Reason
 from elasticjob.reading import Pod, Termination
 from elasticjob.reading.waits import KINDS, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.job.absent import AnnouncedReasons
+from elasticjob_operator.job.absent import MOST_SENTENCES, AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, trainer, view_of
 from support.waiting_pods import BACK_OFF, CAUSES, ENDED, STAGE_FINISHED, init, unscheduled
@@ -155,6 +155,21 @@ def test_each_cause_is_told_once_however_its_message_changes() -> None:
     assert announced.news(0, "PodStarting", {}) == []
     assert announced.news(0, "PodStarting", {0: NO_IMAGE}) == []
     assert announced.news(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
+
+
+def test_what_a_sidecar_says_is_told_though_it_did_not_answer_before() -> None:
+    """A sidecar's trouble is known late, and may become another one."""
+    silent, unknown, full = (
+        Wait(Reason.SIDECAR_NOT_READY, said) for said in ("does not answer", "quota not counted", "quota exceeded")
+    )
+    announced = AnnouncedReasons()
+    for wait in (silent, unknown, full):
+        assert announced.news(0, "", {0: wait, 1: wait}) == [(0, wait)]
+    assert announced.news(0, "", {0: silent, 1: full}) == []
+    changing = [Wait(Reason.SIDECAR_NOT_READY, f"{number} s") for number in range(100)]
+    told = [wait for wait in changing if announced.news(0, "", {0: wait})]
+    assert told == changing[: MOST_SENTENCES - 3], "events have an end"
+    assert AnnouncedReasons().news(0, "SidecarNotReady", {0: full}) == []
 
 
 def test_a_new_leader_does_not_tell_again_what_the_status_says() -> None:

@@ -31,6 +31,11 @@ REFUSALS: dict[str, tuple[int, str, str]] = {
         "count/elasticworkers.elasticjob.io=1, limited: count/elasticworkers.elasticjob.io=1",
         "raise count/elasticworkers.elasticjob.io in spec.hard of the ResourceQuota records",
     ),
+    "quota that is not counted": (
+        403,
+        f"{NAMED}status unknown for quota: records, resources: count/elasticworkers.elasticjob.io",
+        "the controller of quotas has not counted the ResourceQuota records yet, which may take five minutes",
+    ),
     "policy": (
         422,
         f"{NAMED}ValidatingAdmissionPolicy 'no-crds' with binding 'all' denied request: not here",
