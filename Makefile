@@ -99,9 +99,10 @@ faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part 
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
 ##@ benchmarks
 # what stands for other machines takes no time from the API server and the operator
-rounds := CLUSTER=1 BESIDE='python -m rounds.starter' hack/with-torch.sh digits python -m rounds
-bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
-	@$(rounds) --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
+with_torch := CLUSTER=1 hack/with-torch.sh digits
+rounds := BESIDE='python -m rounds.starter' $(with_torch) python -m rounds
+bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3, SHARES=equal: nothing gives way)
+	@$(if $(filter equal,$(SHARES)),$(with_torch) python -m rounds --equal-shares,$(rounds)) --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
 	@$(rounds).profile $(if $(SIZES),--sizes $(SIZES))
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")

@@ -7,6 +7,7 @@ is answered with its id, and is from then on its standard input and output. The 
 end all end.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -76,14 +77,28 @@ def local_starter() -> Iterator[Starter]:
     """One in no container: its processes share the processors with this one as any others."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder) / SOCKET.name
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with subprocess.Popen([sys.executable, "-m", "rounds.starter", str(path)], env=environment) as process:
+        with _process(str(path)) as process:
             made = Starter(path)
             try:
                 yield made
             finally:
                 made.close()
                 process.wait(ENDED_SECONDS)
+
+
+@contextlib.contextmanager
+def equal_shares() -> Iterator[None]:
+    """What connects to `SOCKET` meanwhile starts processes in this container, none of which gives way to another."""
+    with _process(str(SOCKET), "--equal-shares") as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _process(*arguments: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, "-m", "rounds.starter", *arguments], env=environment)
 
 
 def _line(connection: socket.socket) -> bytes:
@@ -121,11 +136,14 @@ def _end_with(lifeline: socket.socket) -> None:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else SOCKET
+    parser = argparse.ArgumentParser(prog="rounds.starter")
+    parser.add_argument("path", type=Path, nargs="?", default=SOCKET)
+    parser.add_argument("--equal-shares", action="store_true", help="no process gives way to another")
+    given = parser.parse_args()
     os.setpgid(0, 0)  # of all that it starts
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they have ended
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
+        listening.bind(str(given.path))
         listening.listen(64)
         lifeline = _first(listening, CONNECT_SECONDS)
         threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
@@ -133,7 +151,7 @@ def main() -> None:
             connection, _ = listening.accept()
             with connection:
                 if asked := _line(connection):
-                    _start(connection, **json.loads(asked))
+                    _start(connection, **(json.loads(asked) | ({"nice": 0} if given.equal_shares else {})))
 
 
 if __name__ == "__main__":
