@@ -111,7 +111,13 @@ class Floor:
         record = self._records[index]
         record["spec"]["request"] = {"type": "Join", "after": self._round, "cause": "Started"}
         record["metadata"]["managedFields"] = [{}]  # as a sidecar writes it
-        self._records[index] = await self._api.call("PUT", self._path(index), record)
+        try:
+            self._records[index] = await self._api.call("PUT", self._path(index), record)
+        except ApiError as error:
+            if error.status != 409:  # an answer that was lost, and the request sent again
+                raise
+            self._records[index] = await self._api.call("GET", self._path(index))
+            await self._join(index)
 
     def _path(self, index: int) -> str:
         return f"{WORKERS}/{self._name}-{index}-0"
