@@ -16,7 +16,7 @@ weigh_containers() {
   local shares=/sys/fs/cgroup/cpu/docker/cpu.shares weight=/sys/fs/cgroup/docker/cpu.weight
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     echo +cpu > /sys/fs/cgroup/cgroup.subtree_control && mkdir -p "${weight%/*}" && echo 800 > "$weight"
-  else
+  elif [ -e /sys/fs/cgroup/cpu/cpu.shares ]; then
     mkdir -p "${shares%/*}" && echo 8192 > "$shares"
   fi 2>/dev/null || true # where control groups are another's
 }
