@@ -160,7 +160,8 @@ def test_a_sidecar_that_stays_away_is_a_connection_error_and_no_news(new_job: Ne
     """While agents poll nothing is raised; who needs an answer gets torch's error."""
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
-    with Agent(pod, sidecar_timeout="1", close_timeout="1") as agent:
+    job.wait(lambda view: pod["name"] in view["workers"], "the sidecar to be there")
+    with Agent(pod, sidecar_timeout="3", close_timeout="1") as agent:
         form([agent])
         job.delete_pod(pod["name"])
         job.exited(pod["name"], 143)
