@@ -90,13 +90,14 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
 
 def formed_of_what_was_saved(step: Step) -> Iterator[str]:
     """After a planned end no round of the same stage is formed while rank 0 of the last round, told to leave, still
-    runs: it may be saving."""
+    runs: it may be saving. One that leaves a ping unacked is not waited for."""
     before, after = step.before, step.after
     if not newly_formed(before, after) or not before.planned or after.stage > before.stage:
         return
     for worker in step.workers:
         runs = worker.pod is PodState.RUNNING and not worker.deleting and not worker.asks(RequestType.LEAVE)
-        if runs and worker.member == before.participants[0] and worker.member in before.leaving and not step.deserted():
+        told = worker.member == before.participants[0] and worker.member in before.leaving
+        if runs and told and not step.deserted() and not step.unanswered(worker):
             yield f"round {after.round} was formed while worker {worker.index} may still save"
 
 

@@ -553,6 +553,12 @@ def test_everything_that_a_check_can_say_is_said_here(check: Callable[..., objec
     assert len({row[-1] for row in rows}) >= said
 
 
+def test_rank_0_is_not_waited_for_once_it_leaves_a_ping_unacked() -> None:
+    unacked = replace(a_saves, clocks=replace(a_saves.clocks, pings={A: RUNS}))
+    formed = replace(again, leaving=(A,))
+    assert list(invariants.formed_of_what_was_saved(step(unacked, formed, a, joins(B), c))) == []
+
+
 def test_rank_0_is_not_waited_for_once_another_member_has_stopped_untold() -> None:
     of_two_others = replace(again, participants=(X, C), leaving=(A,), replacements={0: 1})
     assert list(invariants.formed_of_what_was_saved(step(a_saves, of_two_others, a, joins(X), c))) == []
