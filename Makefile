@@ -102,7 +102,8 @@ faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part 
 with_torch := CLUSTER=1 hack/with-torch.sh digits
 rounds := BESIDE='python -m rounds.starter' $(with_torch) python -m rounds
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3, SHARES=equal: nothing gives way)
-	@$(if $(filter equal,$(SHARES)),$(with_torch) python -m rounds --equal-shares,$(rounds)) --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
+	@$(if $(filter-out equal,$(SHARES)),$(error SHARES=$(SHARES) is unknown; give SHARES=equal or leave it out))
+	@$(if $(SHARES),$(with_torch) python -m rounds --equal-shares,$(rounds)) --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
 	@$(rounds).profile $(if $(SIZES),--sizes $(SIZES))
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")

@@ -19,7 +19,7 @@ from rounds.logs import forget_if_empty, kept, new_log
 from rounds.ours import OurJob
 from rounds.processes import BUILD, handler_processes, operator, sidecar_processes
 from rounds.progress import Progress
-from rounds.starter import equal_shares
+from rounds.starter import EQUAL_SHARES, equal_shares
 
 SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--c10d-to", type=int, default=C10D_TO, metavar="N", help="sizes beyond it are ours alone")
-    parser.add_argument("--equal-shares", action="store_true", help="all in this container: no process gives way")
+    parser.add_argument(EQUAL_SHARES, action="store_true", help="all in this container: no process gives way")
     given = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     with equal_shares() if given.equal_shares else contextlib.nullcontext():

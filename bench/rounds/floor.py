@@ -8,6 +8,7 @@ watches wait for, each with the field selector of a sidecar's. The namespace is 
 import asyncio
 import secrets
 import time
+from http import HTTPStatus
 
 from elasticjob.members import Member, Members
 from rounds.api import CUSTOM, Api, gather_in_turn
@@ -108,16 +109,19 @@ class Floor:
         self._records[index] = await self._api.call("POST", WORKERS, _typed("ElasticWorker", body))
 
     async def _join(self, index: int) -> None:
+        try:
+            await self._replace(index)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:  # aiohttp may have sent it twice: the connection was lost
+                raise
+            self._records[index] = await self._api.call("GET", self._path(index))
+            await self._replace(index)
+
+    async def _replace(self, index: int) -> None:
         record = self._records[index]
         record["spec"]["request"] = {"type": "Join", "after": self._round, "cause": "Started"}
         record["metadata"]["managedFields"] = [{}]  # as a sidecar writes it
-        try:
-            self._records[index] = await self._api.call("PUT", self._path(index), record)
-        except ApiError as error:
-            if error.status != 409:  # an answer that was lost, and the request sent again
-                raise
-            self._records[index] = await self._api.call("GET", self._path(index))
-            await self._join(index)
+        self._records[index] = await self._api.call("PUT", self._path(index), record)
 
     def _path(self, index: int) -> str:
         return f"{WORKERS}/{self._name}-{index}-0"

@@ -26,6 +26,7 @@ from rounds.logs import with_log
 
 CONNECT_SECONDS = 30.0
 SOCKET = Path("/tmp/bench-starter.sock")
+EQUAL_SHARES = "--equal-shares"
 LOG_MODE = 0o644
 ENDED_SECONDS = 30.0
 
@@ -73,11 +74,11 @@ class Starter:
 
 
 @contextlib.contextmanager
-def local_starter() -> Iterator[Starter]:
-    """One in no container: its processes share the processors with this one as any others."""
+def local_starter(*options: str) -> Iterator[Starter]:
+    """One in no container: its processes share the processors with this one as any others. `options`: of `main`."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder) / SOCKET.name
-        with _process(str(path)) as process:
+        with _process(str(path), *options) as process:
             made = Starter(path)
             try:
                 yield made
@@ -88,8 +89,8 @@ def local_starter() -> Iterator[Starter]:
 
 @contextlib.contextmanager
 def equal_shares() -> Iterator[None]:
-    """What connects to `SOCKET` meanwhile starts processes in this container, none of which gives way to another."""
-    with _process(str(SOCKET), "--equal-shares") as process:
+    """A starter at `SOCKET`, in this container: none of its processes gives way to another."""
+    with _process(str(SOCKET), EQUAL_SHARES) as process:
         try:
             yield
         finally:
@@ -138,7 +139,7 @@ def _end_with(lifeline: socket.socket) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="rounds.starter")
     parser.add_argument("path", type=Path, nargs="?", default=SOCKET)
-    parser.add_argument("--equal-shares", action="store_true", help="no process gives way to another")
+    parser.add_argument(EQUAL_SHARES, action="store_true", help="no process gives way to another")
     given = parser.parse_args()
     os.setpgid(0, 0)  # of all that it starts
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they have ended
@@ -150,8 +151,9 @@ def main() -> None:
         while True:
             connection, _ = listening.accept()
             with connection:
-                if asked := _line(connection):
-                    _start(connection, **(json.loads(asked) | ({"nice": 0} if given.equal_shares else {})))
+                if line := _line(connection):
+                    asked = json.loads(line)
+                    _start(connection, **asked | ({"nice": 0} if given.equal_shares else {}))
 
 
 if __name__ == "__main__":

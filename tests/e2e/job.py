@@ -331,8 +331,9 @@ class Job:
         wait_until(f"the budget to know of {pods} ready pods", known, TOLD_SECONDS, self.budget)
 
     def wait_for_quotas(self) -> None:
-        """Until the namespace's are in force: admission goes by what a controller has counted. It learns of a new CRD
-        within half a minute, and counts a quota of before within five more, or if its `hard` changes."""
+        """Until the namespace's are in force: admission goes by what their controller has counted. It knows a new CRD
+        after half a minute, and counts a quota that is older than that only after five more: such a quota is made
+        anew."""
 
         def quotas() -> list[Object]:
             return self.namespace.list("resourcequotas")

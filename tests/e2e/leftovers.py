@@ -2,9 +2,10 @@
 """What a run of these tests that was cut off has left in the cluster would be found by the next one: it goes first."""
 
 import json
+from collections.abc import Iterator
 
 from e2e import adapter, controllers, jobset
-from e2e.kube import Object, run, succeed
+from e2e.kube import run, succeed
 from e2e.kueue import QUEUES
 
 SECONDS = 60  # for all namespaces to go
@@ -29,19 +30,13 @@ def sweep(prefix: str) -> None:
             if release["namespace"] in left:
                 run("helm", "uninstall", release["name"], "--namespace", release["namespace"], "--no-hooks")
         succeed("kubectl", "delete", "namespace", *left, "--ignore-not-found", f"--timeout={SECONDS}s", seconds=SECONDS)
-    if orphans := [name_of(item) for item in outside() if home_of(item).startswith(prefix)]:
+    if orphans := list(outside(prefix)):
         succeed("kubectl", "delete", *orphans, "--ignore-not-found")
 
 
-def outside() -> list[Object]:
-    items: list[Object] = json.loads(succeed("kubectl", "get", OUTSIDE, "--output=json"))["items"]
-    return items
-
-
-def name_of(item: Object) -> str:
-    return f"{item['kind']}/{item['metadata']['name']}"
-
-
-def home_of(item: Object) -> str:
-    """The namespace of the release that it belongs to, if any."""
-    return str(item["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace", ""))
+def outside(prefix: str) -> Iterator[str]:
+    """The objects without a namespace of releases in namespaces that begin so, as kind/name."""
+    for item in json.loads(succeed("kubectl", "get", OUTSIDE, "--output=json"))["items"]:
+        meta = item["metadata"]
+        if meta.get("annotations", {}).get("meta.helm.sh/release-namespace", "").startswith(prefix):
+            yield f"{item['kind']}/{meta['name']}"

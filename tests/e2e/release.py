@@ -12,7 +12,7 @@ SECONDS = 120  # for what helm waits for, on a machine at rest
 
 
 def helm(verb: str, release: str, namespace: Namespace, *arguments: str) -> str:
-    """Helm waits as long as `succeed` would. Raises Failed, and Deadline where it has waited in vain."""
+    """Run helm, whose own time limit is that of a busy machine too. Raises Failed, and Deadline after that time."""
     where = ("--namespace", namespace.name, f"--timeout={BUSY * SECONDS}s")
     return succeed("helm", verb, release, *arguments, *where, seconds=SECONDS + 10)
 
@@ -24,8 +24,8 @@ def confined(namespace: Namespace, replicas: int) -> tuple[str, str]:
 
 @contextmanager
 def removed(release: str, namespace: Namespace) -> Iterator[None]:
-    """Afterwards there is no such release: what one has outside of its namespace would stand in the way of the next,
-    were it that of a test's second run."""
+    """Uninstalls the release in the end, also if the test fails. Its ClusterRoles outlive its namespace, and the test's
+    second run could not install it again."""
     try:
         yield
     finally:

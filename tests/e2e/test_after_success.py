@@ -59,11 +59,12 @@ def test_an_upload_is_not_cut_off_by_what_cleans_up(job: Job) -> None:
     spec = {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 1}
     job.apply(replicas=1, env=SHORT, trainer=after(WAITS), **spec)
     job.wait_for_condition("Finishing")
+    before = len(ends(job, "train-0-0"))  # on a busy machine a first torchrun may not find its sidecar in time
     assert not settled(job.condition("Complete")["reason"], "the container waits to upload")
     touch(job.pod(0), TRAINER, UPLOAD)
     wait_until("the job to be gone", lambda: not job.jobs.present(), 120, job.summary)
     job.wait_for_no_pods()
-    assert ends(job, "train-0-0")[-1] == 0
+    assert set(ends(job, "train-0-0")[before:]) == {0}
 
 
 def test_containers_that_go_on_for_too_long_are_named(job: Job) -> None:

@@ -26,8 +26,8 @@ MOST_SENTENCES = 5  # of sidecars, announced between two rounds
 @dataclass(slots=True)
 class AnnouncedReasons:
     """The reasons already announced as events. Each is announced once between two rounds, however often it comes and
-    goes. A sidecar gives one reason for several causes, of which it may find the right one late: so each of its
-    sentences is announced once.
+    goes. All troubles of sidecars share one reason, and the first known may be only that a sidecar does not answer: so
+    each of their sentences is announced once.
 
     ``before``: the reason in the status when the round began, or when this operator began to lead.
     """
@@ -49,7 +49,7 @@ class AnnouncedReasons:
         return found
 
     def _has_room(self, reason: Reason) -> bool:
-        return sum(told == reason for told, _ in self.told) < MOST_SENTENCES
+        return sum(announced == reason for announced, _ in self.told) < MOST_SENTENCES
 
 
 class Absences(Concern):

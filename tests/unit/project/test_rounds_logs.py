@@ -11,7 +11,7 @@ from rounds import child as children
 from rounds import logs
 from rounds.child import Child
 from rounds.progress import Progress
-from rounds.starter import Starter, _first, local_starter
+from rounds.starter import EQUAL_SHARES, Starter, _first, local_starter
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,13 @@ def test_a_process_gives_way_as_it_is_told(folder: Path) -> None:
     child = Child("json.tool", nice=7)
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == 7
     child.kill()
+
+
+def test_with_equal_shares_no_process_gives_way(folder: Path) -> None:
+    with local_starter(EQUAL_SHARES) as equal:
+        child = Child("json.tool", nice=7, by=equal)
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+        child.kill()
 
 
 def test_all_processes_end_with_the_one_that_measures(folder: Path, starter: Starter) -> None:
