@@ -36,6 +36,11 @@ class Member(NamedTuple):  # not a dataclass: hashing those took a third of a st
     index: int  # type: ignore[assignment]  # nobody calls tuple.index
     id: str
 
+    @property
+    def pod(self) -> tuple[int, str]:
+        """What all incarnations in one pod have in common: the index, and the id without its last part."""
+        return self.index, self.id.rpartition(".")[0]
+
 
 class Run(NamedTuple):
     """Workers with consecutive indices and the same id."""

@@ -84,4 +84,8 @@ LIVE_LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         JOB,
         (*each("up", 0, 1, 2), *each("opts in", 0, 1, 2), *each("deleted", 1), *each("lives on", 0)),
     ),
+    "the sidecar of the only one that lives through changes is restarted": (
+        replace(JOB, replicas=1),
+        (*each("up", 0), *each("opts in", 0), ("scale", 2, True), *each("up", 1), *each("record", 0)),
+    ),
 }

@@ -15,6 +15,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
 from elasticjob.rendezvous.failure_detector import awaited_leavers
 from elasticjob.rendezvous.limits import ALONE_SECONDS
+from elasticjob.rendezvous.live import keep_training
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
 from model.operator_system import OperatorSystem
@@ -37,6 +38,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
     present.update(worker.member for worker in awaited_leavers(state, system.workers))
     numbers = _in_order(system)
     members = {member.id for member in state.participants} if state.phase is FORMED else ()
+    training = {worker.pod_key for worker in keep_training(state, system.workers)} if system.lives else ()
     workers = []
     for worker in system.workers:
         index = worker.index
@@ -48,7 +50,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
                 (worker.disrupted, worker.rejected, worker.outdated, worker.draining, worker.unready),
-                (worker.hung != "", worker.cut_off, worker.live_in == last_formed > 0),
+                (worker.hung != "", worker.cut_off, worker.live_in == last_formed > 0, worker.pod_key in training),
                 matched_key(worker.matched),
                 worker.topology,
                 min(worker.crashes, spec.max_restarts + 1),

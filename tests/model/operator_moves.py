@@ -55,7 +55,7 @@ def becomes(pod: PodState, *before: PodState) -> Change:
 
 def with_record(system: OperatorSystem, worker: Worker) -> Worker:
     """The pod runs, and a sidecar that has just started has written its record."""
-    id = f"{worker.index}.{system.ids + 1}"
+    id = f"{worker.replacement}.{system.ids + 1}"
     return replace(
         worker,
         pod=PodState.RUNNING,

@@ -18,6 +18,7 @@ from oracle.live import (
     live_members_are_known,
     new_processes_where_they_are_needed,
     newcomers_of_live_jobs_are_let_in,
+    no_training_is_left_behind,
     nobody_waits_where_all_live,
 )
 from oracle.pings import ack_limit_begins_with_an_ack, is_awaited_leaver, only_suspects_are_pinged
@@ -377,6 +378,7 @@ STEP = (
     ends_for_a_cause,
     live_members_are_known,
     nobody_waits_where_all_live,
+    no_training_is_left_behind,
     newcomers_of_live_jobs_are_let_in,
     new_processes_where_they_are_needed,
 )

@@ -3,7 +3,8 @@
 
 from collections.abc import Iterator
 
-from elasticjob.rendezvous.model import Request, State, Worker
+from elasticjob.members import Member
+from elasticjob.rendezvous.model import PodState, Request, State, Worker
 from elasticjob.rendezvous.transitions import ROUND_REOPENED
 from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
 from oracle.evidence import Step
@@ -51,6 +52,27 @@ def nobody_waits_where_all_live(step: Step) -> Iterator[str]:
     waits = step.awaited() or saves or explained
     if len(placed) >= step.least and before.phase is FORMING and not waits:
         yield f"{len(placed)} workers have joined for round {after.round} and live on, and others are waited for"
+
+
+def no_training_is_left_behind(step: Step) -> Iterator[str]:
+    """A round of fewer workers than are wanted is not formed without the live processes of the last one that may still
+    join, also by a sidecar that was restarted, unless some of them have joined or `rejoin` seconds have passed."""
+    before, after = step.before, step.after
+    if not newly_formed(before, after) or after.clocks.formed - before.clocks.opened >= step.spec.rejoin:
+        return
+    trained = [one for one in step.kept if any(_is_in_pod_of(one, member) for member in before.participants)]
+    trained = [one for one in trained if one.index in before.live]
+    if after.restart_round == after.round or any(_lives(one) for one in step.joined(after.round - 1) if one in trained):
+        return
+    coming = [one for one in trained if one.pod is PodState.RUNNING and not one.asks(RequestType.LEAVE)]
+    coming = [one for one in coming if one not in step.joined(after.round - 1)]
+    if coming and len(after.participants) < step.room:
+        yield f"round {after.round} has nobody who trained in the last one, and worker {coming[0].index} still may join"
+
+
+def _is_in_pod_of(worker: Worker, member: Member) -> bool:
+    same_pod = worker.id is None or worker.id.split(".")[:-1] == member.id.split(".")[:-1]
+    return worker.index == member.index and same_pod
 
 
 def _has_left_for_good(worker: Worker) -> bool:

@@ -2,7 +2,8 @@
 """How far the training processes that live through changes are, and the judgement that nothing is lost with them.
 
 All members of a group have the state of the one that has trained furthest. So no group may train on from less than a
-process has that could have come into it: then steps were done again that nobody had to do.
+process has that could have come into it: then steps were done again that nobody had to do. Into a group that has all
+its workers none can come: the place of a worker whose sidecar was restarted is a spare's at once.
 """
 
 from collections import defaultdict
@@ -51,6 +52,9 @@ class Progress:
         body = self._jobs[job]
         status = ElasticJobStatus.parse(body["status"])
         agreed = status.rendezvous
+        done = {member.index for member in (*agreed.finished, *agreed.finishing)}
+        if agreed.round == number and len(agreed.participants) + len(done) >= agreed.replicas:
+            return
         leaving = {member.index for member in agreed.leaving}
         for one in self._alive[job, stage].values():
             pod = pod_name(body["metadata"]["name"], one.index, status.replacements.get(one.index, 0))

@@ -59,6 +59,11 @@ class JobOnPaper:
         agreed = self.state.replacements.get(index, 0)
         return max(pod_key for pod_key in self.workers if pod_key[0] == index and pod_key[1] <= agreed)
 
+    def new_id(self, pod_key: PodKey) -> str:
+        """That of another incarnation in the pod."""
+        self.ids += 1
+        return f"{pod_key[1]:x}.{self.ids:x}"
+
     def change(self, index: int, **changes: object) -> None:
         pod_key = self.pod_key(index)
         self.workers[pod_key] = replace(self.workers[pod_key], **changes)  # type: ignore[arg-type]
@@ -67,11 +72,10 @@ class JobOnPaper:
     def start(self, *indices: int) -> None:
         """The pods run and their sidecars have written their records, which ask for nothing yet."""
         for index in indices:
-            self.ids += 1
             self.change(
                 index,
                 pod=PodState.RUNNING,
-                id=f"{self.ids:x}",
+                id=self.new_id(self.pod_key(index)),
                 address=f"10.0.0.{self.ids}:27601",
                 request=None,
                 heartbeat=0,

@@ -5,7 +5,7 @@ A worker whose processes have all opted in joins the next round with them as the
 nothing, and no step is lost.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from elasticjob.rendezvous.model import State, Worker
 from elasticjob.terms import RequestCause, RequestType
@@ -29,6 +29,14 @@ def opted_in(state: State, current: Mapping[int, Worker]) -> tuple[int, ...]:
     there = ((member, current.get(member.index)) for member in state.participants)
     found = (one.index for one, worker in there if worker and worker.member == one and worker.live_in == state.round)
     return tuple(sorted({*state.live, *found}))
+
+
+def keep_training(state: State, workers: Iterable[Worker]) -> list[Worker]:
+    """The workers whose training processes may live on from the last formed round: they are in the pods of its live
+    members. The sidecar may have been restarted since, or the record be missing: then the worker is no member."""
+    live = frozenset(state.live)
+    pods = {member.pod for member in state.participants if member.index in live}
+    return [one for one in workers if (one.member.pod in pods if one.member else one.index in live)]
 
 
 def trains_on(state: State, joined: Collection[Worker]) -> bool:

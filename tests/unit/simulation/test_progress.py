@@ -10,7 +10,7 @@ from simulation.views import Views
 
 
 def job(*, restarts=0, **agreed):
-    rendezvous = {"round": 4, "phase": "Formed", **agreed}
+    rendezvous = {"round": 4, "phase": "Formed", "participants": "0/a", "replicas": 2, **agreed}
     return {"metadata": {"name": "j", "uid": "u"}, "status": {"restarts": restarts, "rendezvous": rendezvous}}
 
 
@@ -25,6 +25,9 @@ def job(*, restarts=0, **agreed):
         (Standing(3, 12), {"restartRound": 4}, False),
         (Standing(3, 12), {"leaving": "1/a"}, False),
         (Standing(3, 12), {"replaced": True}, False),
+        (Standing(3, 12), {"participants": "0/a 2/a"}, False),  # a spare has its place
+        (Standing(3, 12), {"finished": "2/a"}, False),
+        (Standing(3, 12), {"round": 5, "participants": "0/a 2/a"}, True),
     ],
 )
 def test_a_group_that_trains_on_from_less_than_others_have(has, more, complains):

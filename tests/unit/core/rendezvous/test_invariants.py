@@ -261,6 +261,7 @@ LEFT_OUT = "worker 1 has joined, and is not in round 3"
 MISCOUNTS = "waiting and spares are {} and {}, and {} and {} wait"
 
 LIVE = "the live members of the last round are {}, and {} to {} are"
+LEFT_BEHIND = "round 3 has nobody who trained in the last one, and worker 1 still may join"
 WAITS_IN_VAIN = "round 2 stands, all live through changes, and 1 newcomers wait"
 ENDED_OTHERWISE = "the last round for new processes is {}, and round 2 ended otherwise"
 all_live, anew = replace(formed, live=(0, 1)), replace(forming, restart_round=3)
@@ -486,6 +487,9 @@ STEPS = {
             step(forming, forming, lives(A), lives(C), replicas=3),
             "2 workers have joined for round 3 and live on, and others are waited for",
         ),
+    ],
+    live.no_training_is_left_behind: [
+        (step(replace(forming, live=(1,)), only_a, joins(A), replace(worker(X), request=None, live_in=2)), LEFT_BEHIND),
     ],
     live.newcomers_of_live_jobs_are_let_in: [
         (step(all_live, all_live, a, b, lives(C), replicas=4), WAITS_IN_VAIN),

@@ -134,8 +134,8 @@ class JobLife(RuleBasedStateMachine):
     @has_pods
     @rule(number=NUMBER)
     def sidecar_starts(self, number: int) -> None:
-        self.job.ids += 1
-        self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.job.ids:x}", **MENDED)
+        worker = self.some(number)
+        self.set(worker, pod=PodState.RUNNING, id=self.job.new_id(worker.pod_key), **MENDED)
 
     @has_pods
     @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2), live=st.booleans())
@@ -160,11 +160,9 @@ class JobLife(RuleBasedStateMachine):
     @rule(live=st.booleans())
     def all_join(self, live: bool) -> None:
         for worker in list(self.job.workers.values()):
-            if worker.id is None:
-                self.job.ids += 1
             join = self.joins(self.job.state.last_formed, RequestCause.MEMBERSHIP_CHANGED, live=live)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
-                id = worker.id or f"{self.job.ids:x}"
+                id = worker.id or self.job.new_id(worker.pod_key)
                 self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
 
     @has_pods
@@ -264,9 +262,9 @@ class JobLife(RuleBasedStateMachine):
         job, index = self.job, self.some(number).index
         pod_key = (index, job.state.replacements.get(index, 0) + ahead)
         if pod_key not in job.workers:
-            job.ids += 1
             join = self.joins(job.state.last_formed, RequestCause.STARTED)
-            job.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{job.ids:x}", request=join)
+            id = job.new_id(pod_key)
+            job.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=id, request=join)
             self.look()
 
     @has_pods
@@ -340,7 +338,7 @@ class JobLife(RuleBasedStateMachine):
         self.set(
             worker,
             pod=PodState.RUNNING,
-            id=worker.id or f"{job.ids:x}",
+            id=worker.id or job.new_id(worker.pod_key),
             request=request,
             invalid="",
             hung="",
