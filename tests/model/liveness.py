@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
-from elasticjob.rendezvous.live import keep_training
+from elasticjob.rendezvous.live import in_live_pods
 from elasticjob.rendezvous.roster import ENDED, has_joined, has_succeeded, is_current
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RequestCause, RequestType
@@ -148,7 +148,7 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
     if not _owes_a_join(system.state, worker):
         return worker
     state = system.state
-    lives = bool(keep_training(state, [worker])) and state.restart_round < state.round
+    lives = bool(in_live_pods(state, [worker])) and state.restart_round < state.round
     join = Request(
         type=RequestType.JOIN,
         after=state.last_formed,

@@ -15,7 +15,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
 from elasticjob.rendezvous.failure_detector import awaited_leavers
 from elasticjob.rendezvous.limits import ALONE_SECONDS
-from elasticjob.rendezvous.live import keep_training
+from elasticjob.rendezvous.live import in_live_pods
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import RendezvousPhase, RequestCause, RequestType
 from model.operator_system import OperatorSystem
@@ -38,7 +38,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
     present.update(worker.member for worker in awaited_leavers(state, system.workers))
     numbers = _in_order(system)
     members = {member.id for member in state.participants} if state.phase is FORMED else ()
-    training = {worker.pod_key for worker in keep_training(state, system.workers)} if system.lives else ()
+    training = {worker.pod_key for worker in in_live_pods(state, system.workers)} if system.lives else ()
     workers = []
     for worker in system.workers:
         index = worker.index

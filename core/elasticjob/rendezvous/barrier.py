@@ -4,8 +4,8 @@
 - all wanted workers have joined; or
 - at least the minimum has joined, and no other worker is on the way; or
 - the last call has expired. It begins when the minimum has joined. Running members of the last round that have not left
-  are awaited longer, until they join or are lost: they may still be stopping their processes. So are processes with the
-  state of the training whose sidecar was restarted, as long as no other that has it has joined, for `rejoin` at most.
+  are awaited longer, until they join or are lost: they may still be stopping their processes. So are the only processes
+  that have the state of the training, if their sidecar was restarted, for `rejoin` seconds at most.
 
 If all workers that have joined are live, there is no last call: newcomers get another round as soon as they are ready.
 The round waits only for a failure that a loss may still explain, because the failure counts when the round forms.
@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.live import keep_training, lives_on, trains_on
+from elasticjob.rendezvous.live import in_live_pods, lives_on, trains_on
 from elasticjob.rendezvous.losses import may_be_explained, never_joined
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
@@ -88,13 +88,13 @@ def awaits_members(state: State, roster: Roster) -> bool:
 
 
 def _awaits_training(spec: Spec, state: State, roster: Roster, now: float) -> bool:
-    """Whether the state of the training would be lost with a round that forms now: none of the joined workers has it,
-    and processes that have it may still join, by a sidecar that was restarted."""
+    """Whether a round that forms now would lose the state of the training: no joined worker has it, and processes that
+    have it may still join, by a sidecar that was restarted."""
     if now - state.clocks.opened >= spec.rejoin or state.restart_round > state.last_formed:
         return False
-    if any(map(lives_on, keep_training(state, roster.joined))):
+    if any(map(lives_on, in_live_pods(state, roster.joined))):
         return False
-    return any(is_stopping(state, worker) for worker in keep_training(state, roster.awaited))
+    return any(is_stopping(state, worker) for worker in in_live_pods(state, roster.awaited))
 
 
 def _saves(state: State, workers: Iterable[Worker]) -> bool:

@@ -31,9 +31,9 @@ def opted_in(state: State, current: Mapping[int, Worker]) -> tuple[int, ...]:
     return tuple(sorted({*state.live, *found}))
 
 
-def keep_training(state: State, workers: Iterable[Worker]) -> list[Worker]:
-    """The workers whose training processes may live on from the last formed round: they are in the pods of its live
-    members. The sidecar may have been restarted since, or the record be missing: then the worker is no member."""
+def in_live_pods(state: State, workers: Iterable[Worker]) -> list[Worker]:
+    """The workers in the pods of the last round's live members: their training processes may live on. A worker whose
+    sidecar was restarted since, or whose record is missing, is one of them and no member."""
     live = frozenset(state.live)
     pods = {member.pod for member in state.participants if member.index in live}
     return [one for one in workers if (one.member.pod in pods if one.member else one.index in live)]

@@ -10,7 +10,7 @@ from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay
 from elasticjob.rendezvous.decision import Decision, Event, Failed
 from elasticjob.rendezvous.failure_detector import able, moments
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.live import goes_on, keep_training
+from elasticjob.rendezvous.live import goes_on, in_live_pods
 from elasticjob.rendezvous.losses import Break, Lost
 from elasticjob.rendezvous.model import Clocks, Failures, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, current, has_joined, roster_of
@@ -173,7 +173,7 @@ class Step:
             yield clocks.opened + spec.worker_lost
         last = last_call(spec, self.roster.joined)
         yield from (since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None)
-        if keep_training(state, self.roster.awaited):
+        if in_live_pods(state, self.roster.awaited):
             yield clocks.opened + spec.rejoin
         if clocks.all_running is not None:
             yield clocks.all_running + spec.start_timeout

@@ -4,6 +4,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
@@ -28,6 +29,15 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, job: Object) -> "Key":
         return cls(job["metadata"]["namespace"], job["metadata"]["name"])
+
+
+class News(Enum):
+    """What is new in a form of a record: something that the operator acts on, only the heartbeat and the script's
+    report, or anything else."""
+
+    URGENT = "urgent"
+    REPORT = "report"
+    OTHER = "other"
 
 
 class JobsByNode:
@@ -127,31 +137,21 @@ class Cache:
             _heard(view)
         return key, is_news
 
-    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Notes the record. Returns its job, and whether more than the heartbeat and the script's report has
-        changed."""
+    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, News]:
+        """Notes the record. Returns its job, and what is new."""
         key = owner_key(body)
         view = self._views[key]
         before = view.workers.get(body["metadata"]["name"])
         record = Record.read(body, before)
         self._note(view.workers, record, deleted)
-        is_news = deleted or before is None or _words(before) != _words(record)
-        if is_news:
+        if deleted or before is None or _words(before) != _words(record):
             _heard(view)
-        return key, is_news
+            return key, News.URGENT
+        return key, News.REPORT if record.only_reports(before) else News.OTHER
 
-    def note_report(self, body: Object) -> Key | None:
-        """Notes the record and returns its job, if only the heartbeat and the script's report have changed. Otherwise
-        notes nothing and returns None."""
-        view = self._views.get(key := owner_key(body))
-        before = view.workers.get(body["metadata"]["name"]) if view else None
-        if view is None or before is None:
-            return None
-        record = Record.read(body, before)
-        if not record.only_reports(before):
-            return None
-        self._note(view.workers, record, deleted=False)
-        return key
+    def knows_worker(self, body: Object) -> bool:
+        view = self._views.get(owner_key(body))
+        return view is not None and body["metadata"]["name"] in view.workers
 
     def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
         """Notes the node. Returns the jobs with pods on it if its taints have changed: its other fields change often,

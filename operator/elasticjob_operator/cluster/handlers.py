@@ -14,7 +14,7 @@ import kopf
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.reading import Node
-from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.cache import Cache, Key, News
 from elasticjob_operator.cluster.reflector import KopfSettings, Reflector
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
@@ -53,8 +53,8 @@ def register(
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, is_news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if is_news else SOON_SECONDS)
+        key, news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if news is News.URGENT else SOON_SECONDS)
 
     if nodes:
 

@@ -22,10 +22,10 @@ from elasticjob.kube.errors import ApiError, Forbidden, Gone, NotFound, kind_of,
 from elasticjob.kube.watch import ListAndWatch
 from elasticjob.objects import Object
 from elasticjob.text import printable
-from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.cache import Cache, Key, News
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.watch_times import WatchTimes
-from elasticjob_operator.job.pace import report_seconds
+from elasticjob_operator.job.pace import SOON_SECONDS, report_seconds
 
 NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
@@ -115,17 +115,24 @@ class Reflector:
         return version
 
     def took(self, kind: str, event: Any) -> bool:
-        """Whether the event is only a heartbeat or a report, or a job that only shows its progress, and was handled
-        here. Most events are, and kopf would make a task for each. Progress is shown by this operator's own writes: no
-        step has to follow."""
+        """Whether the event was handled here: a change of a known record, or a job that only shows its progress. Most
+        events are, and kopf would make a task for each. Progress is shown by this operator's own writes: no step has to
+        follow."""
         if event["type"] != "MODIFIED":
             return False
         if kind == JOBS:
             return self._cache.note_progress(event["object"])
-        if kind != WORKERS or (key := self._cache.note_report(event["object"])) is None:
+        if kind != WORKERS or not self._cache.knows_worker(event["object"]):
             return False
-        self.wake(key, report_seconds(self._cache.view(key).job, len(self._cache)))
+        key, news = self._cache.note_worker(event["object"])
+        self.wake(key, self._seconds(key, news))
         return True
+
+    def _seconds(self, key: Key, news: News) -> float:
+        """Seconds within which a step has to read the news."""
+        if news is News.REPORT:
+            return report_seconds(self._cache.view(key).job, len(self._cache))
+        return 0.0 if news is News.URGENT else SOON_SECONDS
 
 
 class KopfSettings(kopf.OperatorSettings):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.reading import Node, Pod
-from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.cache import Cache, Key, News
 from elasticjob_operator.cluster.client import Listing
 from support.operator_objects import Object, job, pod, record
 
@@ -83,17 +83,6 @@ def test_a_record_that_had_lost_its_label_comes_back_with_it() -> None:
     assert set(cache.view(KEY).workers) == {"digits-0-0"}
 
 
-def test_a_heartbeat_asks_for_nothing() -> None:
-    cache = Cache()
-    assert cache.note_worker(record(0)) == (KEY, True)
-    beat = record(0)
-    beat["status"]["heartbeat"] = 5
-    assert cache.note_worker(beat) == (KEY, False)
-    asked = record(0, request={"type": "Join"})
-    asked["metadata"]["generation"] = 2  # the API server counts each change of the spec
-    assert cache.note_worker(asked) == (KEY, True)
-
-
 def shown(version: int, *, labels: Object | None = None, **status: object) -> Object:
     """The job, with what its status says beside the phase."""
     found = job() | {"status": {"phase": "Running", **status}}
@@ -150,26 +139,27 @@ def reported(version: int, **status: object) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("said", "is_noted"),
+    ("said", "news"),
     [
-        ({}, True),
-        ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, True),
-        ({"stepped": 3}, False),
-        ({"suspects": "1/ab"}, False),
-        ({"ack": 1}, False),
-        ({"step": "many"}, False),
+        ({}, News.REPORT),
+        ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, News.REPORT),
+        ({"stepped": 3}, News.OTHER),
+        ({"suspects": "1/ab"}, News.URGENT),
+        ({"ack": 1}, News.URGENT),
+        ({"step": "many"}, News.URGENT),
     ],
     ids=str,
 )
-def test_only_a_heartbeat_or_a_report_is_noted_by_the_way(said: Object, is_noted: bool) -> None:
+def test_what_is_new_in_a_record(said: Object, news: News) -> None:
     cache = Cache()
-    assert cache.note_report(reported(5)) is None, "one that nobody knows yet"
-    cache.note_worker(reported(6))
-    assert cache.note_report(reported(7, **said)) == (KEY if is_noted else None)
-    assert cache.view(KEY).workers["digits-0-0"].version == (7 if is_noted else 6)
+    assert not cache.knows_worker(reported(5))
+    assert cache.note_worker(reported(6)) == (KEY, News.URGENT)
+    assert cache.knows_worker(reported(7))
+    assert cache.note_worker(reported(7, **said)) == (KEY, news)
+    assert cache.view(KEY).workers["digits-0-0"].version == 7
     asks = reported(8)
-    asks["metadata"]["generation"] = 2
-    assert cache.note_report(asks) is None
+    asks["metadata"]["generation"] = 2  # the API server counts each change of the spec
+    assert cache.note_worker(asks) == (KEY, News.URGENT)
 
 
 def test_a_suspicion_and_an_answer_are_news() -> None:
@@ -177,7 +167,7 @@ def test_a_suspicion_and_an_answer_are_news() -> None:
     cache.note_worker(record(0))
     for status in ({"suspects": "1/ab"}, {"suspects": "1/ab", "ack": 1}, {"ack": 1}):
         said = record(0) | {"status": {"heartbeat": 4, **status}}
-        assert cache.note_worker(said) == (KEY, True)
+        assert cache.note_worker(said) == (KEY, News.URGENT)
 
 
 def test_a_pod_told_once_more_asks_for_nothing() -> None:

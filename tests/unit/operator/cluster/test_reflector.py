@@ -160,19 +160,20 @@ async def test_a_watch_goes_on_from_the_last_version_that_it_has_seen(monkeypatc
     assert watches.since == ["9", "12", "12", "13"]
 
 
-async def test_a_heartbeat_makes_no_work_for_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_of_a_known_record_makes_no_work_for_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     lists, woken = Lists(), list[tuple[Key, float]]()
-    beats = [record(0) | {"status": {"heartbeat": beat}} for beat in (5, 6)]
-    for beat, version in zip(beats, ("11", "12"), strict=True):
-        beat["metadata"] |= {"resourceVersion": version}
+    said: list[Object] = [{"heartbeat": 5}, {"heartbeat": 6}, {"heartbeat": 6, "rank": 1}, {"heartbeat": 6, "ack": 1}]
+    forms = [record(0) | {"status": status} for status in said]
+    for version, form in enumerate(forms, 11):
+        form["metadata"] |= {"resourceVersion": str(version)}
     lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4}}]
-    watches = Watches(monkeypatch, [{"type": "MODIFIED", "object": one} for one in beats])
+    unknown = {"type": "MODIFIED", "object": record(1)}
+    watches = Watches(monkeypatch, [*({"type": "MODIFIED", "object": one} for one in forms), unknown])
     reflector, cache = reflector_of(lists)
     reflector.wake = lambda key, seconds: woken.append((key, seconds))
-    assert await watches.events(lists, reflector, "elasticworkers") == [watching.Bookmark.LISTED]
-    assert cache.view(KEY).workers["digits-0-0"].version == 12
-    assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0)]
-    assert watches.since == ["9", "12"], "the next watch begins after them"
+    assert await watches.events(lists, reflector, "elasticworkers") == [watching.Bookmark.LISTED, unknown]
+    assert cache.view(KEY).workers["digits-0-0"].version == 14
+    assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0), (KEY, 1.0), (KEY, 0.0)]
 
 
 async def test_progress_that_the_operator_itself_has_shown_makes_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
