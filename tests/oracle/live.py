@@ -61,11 +61,11 @@ def no_training_is_left_behind(step: Step) -> Iterator[str]:
     if not newly_formed(before, after) or after.clocks.formed - before.clocks.opened >= step.spec.rejoin:
         return
     trained = [one for one in step.kept if any(_is_in_pod_of(one, member) for member in before.participants)]
-    trained = [one for one in trained if one.index in before.live]
-    if after.restart_round == after.round or any(_lives(one) for one in step.joined(after.round - 1) if one in trained):
+    joined = step.joined(after.round - 1)
+    if after.restart_round == after.round or any(one in trained and _lives(one) for one in joined):
         return
-    coming = [one for one in trained if one.pod is PodState.RUNNING and not one.asks(RequestType.LEAVE)]
-    coming = [one for one in coming if one not in step.joined(after.round - 1)]
+    coming = [one for one in trained if one.index in before.live and one not in joined]
+    coming = [one for one in coming if one.pod is PodState.RUNNING and not one.asks(RequestType.LEAVE)]
     if coming and len(after.participants) < step.room:
         yield f"round {after.round} has nobody who trained in the last one, and worker {coming[0].index} still may join"
 

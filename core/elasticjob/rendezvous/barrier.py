@@ -92,7 +92,8 @@ def _awaits_training(spec: Spec, state: State, roster: Roster, now: float) -> bo
     have it may still join, by a sidecar that was restarted."""
     if now - state.clocks.opened >= spec.rejoin or state.restart_round > state.last_formed:
         return False
-    if any(map(lives_on, in_live_pods(state, roster.joined))):
+    members, lives = frozenset(state.participants), [worker for worker in roster.joined if lives_on(worker)]
+    if in_live_pods(state, lives) or any(worker.member in members for worker in lives):
         return False
     return any(is_stopping(state, worker) for worker in in_live_pods(state, roster.awaited))
 
