@@ -29,6 +29,10 @@ class WatchStream(VirtualStream, ScriptStream):
     """A script's events."""
 
 
+class Hung(TimeoutError):
+    """A collective that hung has ended."""
+
+
 class Group:
     """The training processes of one round, in all pods: none goes on without the others."""
 
@@ -144,7 +148,8 @@ class Workers:
         except (OSError, EOFError, TimeoutError, SidecarError) as error:
             self._pod.say(f"{self.agent.name}'s processes fail", str(error))
             self.state = "failed"
-            self.agent.views.fails(self.agent.job)
+            if not isinstance(error, Hung):  # which has been counted
+                self.agent.views.fails(self.agent.job)
             self.group.end(self.agent.loop.time())
 
     async def _train(self) -> None:
@@ -232,8 +237,9 @@ class Workers:
                 raise ConnectionResetError("an exception in the script")
             if self._hanging and now >= fails:
                 self._fails_itself = True
+                agent.views.fails(agent.job)  # the operator may end the round for it
                 await asyncio.sleep(dice.uniform(30, STUCK_SECONDS))
-                raise TimeoutError("a collective took too long")
+                raise Hung("a collective took too long")
             if self._closing and now >= fails:
                 self._closing = False
                 with suppress(CannotRunHere, SidecarError):
