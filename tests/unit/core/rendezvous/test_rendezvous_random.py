@@ -29,7 +29,7 @@ LEAVES = st.sampled_from(
     ]
 )
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
-MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
+MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": "", "rejected": False}
 SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
 ACTIONS = [PolicyAction.IGNORE, PolicyAction.COUNT, PolicyAction.FAIL_JOB, PolicyAction.IGNORE, PolicyAction.COUNT]
 MATCHED = st.sampled_from([None, *(Matched(place, action, "it matches") for place, action in enumerate(ACTIONS))])
@@ -163,7 +163,7 @@ class JobLife(RuleBasedStateMachine):
             join = self.joins(self.job.state.last_formed, RequestCause.MEMBERSHIP_CHANGED, live=live)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
                 id = worker.id or self.job.new_id(worker.pod_key)
-                self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
+                self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="", rejected=False)
 
     @has_pods
     @rule(number=NUMBER, cause=LEAVES)
@@ -246,8 +246,10 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def training_hangs(self, number: int) -> None:
         """As the operator judges it anew in each step."""
-        self.set(self.some(number), hung="no step")
-        self.set(self.some(number), hung="")
+        worker = self.some(number)
+        self.set(worker, hung="no step")
+        if (there := self.job.workers.get(worker.pod_key)) is not None:
+            self.set(there, hung="")
 
     @has_pods
     @rule(number=NUMBER)
@@ -332,7 +334,6 @@ class JobLife(RuleBasedStateMachine):
             return
         if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in job.state.done:
             return
-        job.ids += 1
         join = self.joins(job.state.last_formed)
         request = worker.request if self.trains(worker) else join
         self.set(
