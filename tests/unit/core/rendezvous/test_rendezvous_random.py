@@ -309,7 +309,8 @@ class JobLife(RuleBasedStateMachine):
         self.look()
 
     def teardown(self) -> None:
-        """Calm: pods come, sidecars live and answer, trainers join. The job then trains, or has ended."""
+        """Calm: pods come, sidecars live and answer, trainers join, and containers end in success after their torchrun
+        has. The job then trains, or has ended."""
         job = self.job
         job.spec = replace(job.spec, suspend=False)
         job.step()
@@ -332,7 +333,10 @@ class JobLife(RuleBasedStateMachine):
             del job.workers[pod_key]
             job.step()
             return
-        if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in job.state.done:
+        if worker.pod in (PodState.SUCCEEDED, PodState.FAILED):
+            return
+        if worker.index in job.state.done:
+            self.set(worker, pod=PodState.SUCCEEDED)
             return
         join = self.joins(job.state.last_formed)
         request = worker.request if self.trains(worker) else join
