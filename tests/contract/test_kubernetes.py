@@ -2,6 +2,7 @@
 """The kubernetes backend with real torch and a real API server: handlers, their stores, and what slows them down."""
 
 import gc
+import os
 import random
 import threading
 import time
@@ -91,6 +92,21 @@ def test_the_rounds_store_is_torchs(form: Callable[..., Group]) -> None:
         blocked = in_background(lambda: one.store.get("late"))
         clone.set("late", "by the clone")
         assert result_of(blocked) == other.store.get("late") == b"by the clone"
+
+
+def test_no_store_is_shared_while_any_thread_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable, joins = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", handler._NotShared()
+    monkeypatch.delenv(variable, raising=False)
+    joins.__enter__()
+    joins.__enter__()
+    joins.__exit__()
+    assert os.environ[variable] == "1"
+    joins.__exit__()
+    assert variable not in os.environ
+    monkeypatch.setenv(variable, "0")
+    with joins:
+        assert os.environ[variable] == "0"
+    assert os.environ[variable] == "0", "the user's"
 
 
 def test_slow_writes_lose_nobody_and_a_node_that_stops_is_lost(

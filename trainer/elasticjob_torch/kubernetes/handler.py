@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 import weakref
 from contextlib import contextmanager
@@ -132,7 +133,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     @property
     def use_agent_store(self) -> bool:
         """Say whether training processes use a store that the agent serves: only if the environment asks for it."""
-        with _not_shared():
+        with _NOT_SHARED:
             return bool(self._inner.use_agent_store)
 
     def get_run_id(self) -> str:
@@ -219,7 +220,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def _join(self, deadline: float) -> RendezvousInfo:
         while True:
             try:
-                with _not_shared():
+                with _NOT_SHARED:
                     info = self._inner.next_rendezvous()
                 self._inner._stop_heartbeats()  # they wait for polls, and write the whole state
                 return info
@@ -255,17 +256,28 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             self._backend.patience = 0.0
 
 
-@contextmanager
-def _not_shared() -> Iterator[None]:
-    """Unless the environment sets it, have torch find there that no TCPStore is shared."""
-    if _DO_NOT_SHARE in os.environ:
-        yield
-        return
-    os.environ[_DO_NOT_SHARE] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_DO_NOT_SHARE]
+class _NotShared:
+    """A block in which torch finds in the environment that no TCPStore is shared, unless the user has set it. Several
+    threads may be in it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside or _DO_NOT_SHARE not in os.environ:
+                self._inside += 1
+                os.environ[_DO_NOT_SHARE] = "1"
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._inside:
+                self._inside -= 1
+                if not self._inside:
+                    del os.environ[_DO_NOT_SHARE]
+
+
+_NOT_SHARED = _NotShared()
 
 
 def _leave(inner: dynamic_rendezvous.DynamicRendezvousHandler, keep_alive: KeepAlive) -> bool:
