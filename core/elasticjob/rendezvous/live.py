@@ -5,7 +5,7 @@ A worker whose processes have all opted in joins the next round with them as the
 nothing, and no step is lost.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from elasticjob.rendezvous.model import State, Worker
 from elasticjob.terms import RequestCause, RequestType
@@ -31,10 +31,10 @@ def opted_in(state: State, current: Mapping[int, Worker]) -> tuple[int, ...]:
     return tuple(sorted({*state.live, *found}))
 
 
-def in_live_pods(state: State, workers: Iterable[Worker]) -> list[Worker]:
+def in_live_pods(state: State, workers: Collection[Worker]) -> list[Worker]:
     """The workers in the pods of the last round's live members: their training processes may live on. A worker whose
     sidecar was restarted since, or whose record is missing, is one of them and no member."""
-    live = frozenset(state.live)
+    live = frozenset(state.live).intersection(worker.index for worker in workers)
     pods = {member.pod for member in state.participants if member.index in live}
     return [one for one in workers if (one.member.pod in pods if one.member else one.index in live)]
 

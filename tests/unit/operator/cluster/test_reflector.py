@@ -167,13 +167,15 @@ async def test_a_change_of_a_known_record_makes_no_work_for_kopf(monkeypatch: py
     for version, form in enumerate(forms, 11):
         form["metadata"] |= {"resourceVersion": str(version)}
     lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4}}]
-    unknown = {"type": "MODIFIED", "object": record(1)}
+    unknown: Object = {"type": "MODIFIED", "object": record(1)}
+    unknown["object"]["metadata"] |= {"resourceVersion": "15"}
     watches = Watches(monkeypatch, [*({"type": "MODIFIED", "object": one} for one in forms), unknown])
     reflector, cache = reflector_of(lists)
     reflector.wake = lambda key, seconds: woken.append((key, seconds))
     assert await watches.events(lists, reflector, "elasticworkers") == [watching.Bookmark.LISTED, unknown]
     assert cache.view(KEY).workers["digits-0-0"].version == 14
     assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0), (KEY, 1.0), (KEY, 0.0)]
+    assert watches.since == ["9", "15"], "the next watch begins after them"
 
 
 async def test_progress_that_the_operator_itself_has_shown_makes_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
