@@ -43,39 +43,39 @@ class VirtualCalls(Calls):
         self._address, self._told = address, told
 
     def join(self, *asked: Any, **more: Any) -> Any:
-        names = ("after", "cause", "timeout", "still_waiting", "limits", "failure")
+        names = ("after", "cause", "timeout", "look", "limits", "failure")
         return super().join(**dict(zip(names, asked, strict=False)) | more | {"live": self.live})
 
-    async def _make(self, call: TimedCall[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
+    async def _make(self, call: TimedCall[Any]) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()
         try:
-            answer = await self._tried(call, still_waiting)
+            answer = await self._tried(call)
         except BaseException as error:
             self._told(call, began, error)
             raise
         self._told(call, began, None)
         return answer
 
-    async def _tried(self, call: TimedCall[Any], still_waiting: Callable[[float], Any] | None) -> Any:
+    async def _tried(self, call: TimedCall[Any]) -> Any:
         loop = asyncio.get_running_loop()
         tries = Tries(call, loop.time())
         while True:
             try:
-                answer = await self._try(call, tries.begin(loop.time()), still_waiting)
+                answer = await self._try(call, tries.begin(loop.time()))
             except SidecarUnavailable as error:
                 pause = tries.failed(error, loop.time())
             else:
                 return call.read(answer)
             await asyncio.sleep(pause)
 
-    async def _try(self, call: TimedCall[Any], within: float, still_waiting: Callable[[float], Any] | None) -> Any:
+    async def _try(self, call: TimedCall[Any], within: float) -> Any:
         writer: Writer | None = None
         try:
             async with asyncio.timeout(client._CONNECT_SECONDS):
                 reader, writer = await open_connection(self._address.host, self._address.port)
             writer.write(_request(call.method, call.target, call.body))
-            if still_waiting is not None:
-                await _await_answer(reader, within, still_waiting)
+            if call.look is not None:
+                await _await_answer(reader, within, call.look)
                 within = wire.ANSWER_SECONDS
             async with asyncio.timeout(within):
                 status, headers = await _head(reader)
@@ -207,21 +207,20 @@ async def _chunk(reader: Reader) -> bytes:
     return data[:-2]
 
 
-async def _await_answer(reader: Reader, within: float, still_waiting: Callable[[float], Any]) -> None:
-    """Until there is something to read. Raises TimeoutError, and what `still_waiting` raises."""
+async def _await_answer(reader: Reader, within: float, look: Callable[[], Any]) -> None:
+    """Until there is something to read. Raises TimeoutError, and what `look` raises. No join is void here."""
     loop = asyncio.get_running_loop()
-    began, waited = loop.time(), 0.0
+    deadline = loop.time() + within
     if reader._buffer or reader.at_eof():  # type: ignore[attr-defined]
         return
     coming: Awaitable[None] = reader._wait_for_data("read")  # type: ignore[attr-defined]
     readable = asyncio.ensure_future(coming)
     try:
-        while not (await asyncio.wait({readable}, timeout=min(client._LOG_SECONDS, within - waited)))[0]:
-            waited = loop.time() - began
-            if waited >= within:
+        while not (await asyncio.wait({readable}, timeout=min(client._LOOK_SECONDS, deadline - loop.time())))[0]:
+            if loop.time() >= deadline:
                 raise TimeoutError
-            asked = still_waiting(waited)
-            if inspect.isawaitable(asked):
-                await asked
+            looked = look()
+            if inspect.isawaitable(looked):
+                await looked
     finally:
         readable.cancel()

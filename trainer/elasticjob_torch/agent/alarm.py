@@ -15,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterable
 
 
@@ -38,6 +39,19 @@ class Alarm:
         watched = set(processes)
         self._ended &= watched
         self._ended |= _ends(watched - self._ended, seconds, self._read_end)
+        self._silence()
+
+    def await_readable(self, connection: socket.socket, seconds: float) -> bool:
+        """Return once there is something to read from ``connection``, after a ring, or after ``seconds``; say whether
+        there is."""
+        poll = select.poll()  # select() fails for high descriptors
+        for descriptor in (connection.fileno(), self._read_end):
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(1000 * seconds)}
+        self._silence()
+        return connection.fileno() in ready
+
+    def _silence(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._read_end, 4096)
 

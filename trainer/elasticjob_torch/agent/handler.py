@@ -13,7 +13,6 @@ import contextlib
 import logging
 import os
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -283,17 +282,12 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
             failure = wire.NO_FAILURE
-        going_on, membership, is_void = self._going_on, self._membership, threading.Event()
+        going_on, membership = self._going_on, self._membership
 
-        def look() -> bool:
-            if going_on.have_ended() if keeps else going_on.would_begin_alone(membership.view):
-                is_void.set()
-            return is_void.is_set()
+        def is_void() -> bool:
+            return going_on.have_ended() if keeps else going_on.would_begin_alone(membership.view)
 
-        try:
-            return joined(lambda: membership.join(failure, look, live=keeps))
-        finally:
-            is_void.set()  # the join's thread may be left behind, as by a signal
+        return joined(lambda: membership.join(failure, is_void, live=keeps))
 
     def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""

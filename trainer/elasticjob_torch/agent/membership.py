@@ -17,7 +17,6 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.state_machine import AgentStateMachine
-from elasticjob_torch.sidecar.calls import CallThread
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import NoTrainer, SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
@@ -47,7 +46,7 @@ class AgentMembership(AgentStateMachine):
         events = EventStream(settings.address, trainer, self.news.ring, container, script)
         # an agent that is dropped without an end is gone, like a killed one
         weakref.finalize(self, events.let_go).atexit = False
-        client = SidecarClient(settings.address, trainer, settings.sidecar_timeout)
+        client = SidecarClient(settings.address, trainer, settings.sidecar_timeout, self.news.await_readable)
         super().__init__(settings, client, events)
 
     def open(self) -> None:
@@ -61,7 +60,7 @@ class AgentMembership(AgentStateMachine):
     def join(
         self,
         failure: wire.Failure = wire.NO_FAILURE,
-        is_void: Callable[[], bool] | None = None,
+        is_void: Callable[[], bool] = lambda: False,
         *,
         live: bool = False,
     ) -> wire.Round:
@@ -75,8 +74,7 @@ class AgentMembership(AgentStateMachine):
 
         Another call after an interruption returns the same round, while it stands.
 
-        ``is_void``: asked at each view, and with ``live`` several times a second, in any thread: True takes the join
-        back, and stays.
+        ``is_void``: asked at each view, and with ``live`` several times a second: True ends the wait.
         ``live``: the training processes run, and live on into that round.
 
         Raises:
@@ -86,14 +84,7 @@ class AgentMembership(AgentStateMachine):
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
-        if is_void is None:
-            return self._go(self.joining(failure))
-        # a join waits, and nothing else here looks at the processes meanwhile, whose end rings no bell
-        thread = CallThread(is_void, None if live else self.news)
-        try:
-            return thread.call(lambda: self._go(self.joining(failure, is_void, live=live)), float("inf"))
-        finally:
-            thread.close()
+        return self._go(self.joining(failure, is_void, live=live))
 
     def step_out(self, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the group until this agent's new processes are ready; a join then follows. Never raises.

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any], Any, T]  # yields a call, receives its result, returns the result of all
 
-_STORE_SLICE_SECONDS = 20.0
+_STORE_SLICE_SECONDS, _LOG_SECONDS = 20.0, 60.0
 # While the API server is unavailable, success is worth waiting for: the record of it is lost with this process.
 _FINISH_SECONDS = wire.RECORDED_SECONDS
 
@@ -143,15 +143,15 @@ class AgentStateMachine(ABC):
         *,
         live: bool = False,
     ) -> Steps[wire.Round]:
-        yield from self._stream_opens()  # first, as it may bring the news that decides the cause
+        look = self._looking(is_void)
+        yield from self._stream_opens(is_void=is_void)  # first, as it may bring the news that decides the cause
         cause = self._cause()
         refused_until = 0.0
         while True:
-            if is_void():
-                raise Interrupted("the join is taken back")
-            yield from self._stream_opens()
-            waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
-            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, live)
+            _end_if(is_void)
+            yield from self._stream_opens(is_void=is_void)
+            limits, longest = self._settings.limits, wire.LONGEST_SECONDS
+            ask = partial(self._client.join, self._used, cause, longest, look, limits, failure, live)
             try:
                 handed: wire.Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -293,21 +293,34 @@ class AgentStateMachine(ABC):
     def _go(self, steps: Steps[T]) -> T:
         """Run the steps."""
 
-    def _still_waiting(self, seconds: float) -> None:
-        """Log what a join waits for. Raises `SidecarUnavailable` if the sidecar has gone silent meanwhile."""
-        return self._go(self._asking_on(seconds))
+    def _looking(self, is_void: Callable[[], bool]) -> Callable[[], Any]:
+        """Return what a join calls while it waits: it ends one that is void, and logs once a minute."""
+        began = logged = self._clock()
 
-    def _asking_on(self, seconds: float) -> Steps[None]:
-        yield from self._stream_opens()
+        def look() -> Any:
+            nonlocal logged
+            _end_if(is_void)
+            now = self._clock()
+            if now - logged < _LOG_SECONDS:
+                return None
+            logged = now
+            return self._go(self._asking_on(now - began, is_void))
+
+        return look
+
+    def _asking_on(self, seconds: float, is_void: Callable[[], bool]) -> Steps[None]:
+        """Log what a join waits for. Raises `SidecarUnavailable` if the sidecar has gone silent meanwhile."""
+        yield from self._stream_opens(is_void=is_void)
         view = self._events.view
         at = "unknown to the sidecar yet" if view is None else f"at {view.phase} {view.round}"
         reason = "" if view is None or not view.reason else f", {view.reason}"
         log.info("waiting for a round for %.0f s: the job is %s%s", seconds, at, reason)
 
-    def _stream_opens(self, seconds: float | None = None) -> Steps[None]:
+    def _stream_opens(self, seconds: float | None = None, is_void: Callable[[], bool] = lambda: False) -> Steps[None]:
         seconds = self._settings.sidecar_timeout if seconds is None else seconds
         deadline = self._clock() + seconds
         while not (yield partial(self._events.opens, 0.1)):
+            _end_if(is_void)
             if self._events.superseded:
                 raise CannotRunHere("a newer torchrun in this pod has taken this one's place")
             if self._events.taken:
@@ -321,3 +334,8 @@ class AgentStateMachine(ABC):
                 f"this pod's ElasticJob has the run id {run_id}, but torchrun was started with "
                 f"--rdzv-id={self._settings.run_id}; leave that option out"
             )
+
+
+def _end_if(is_void: Callable[[], bool]) -> None:
+    if is_void():
+        raise Interrupted("the join is taken back")

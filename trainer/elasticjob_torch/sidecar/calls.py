@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SLICE_SECONDS = 0.1
-_BELL_SECONDS = 10.0  # the longest wait for a ring
 _PARTING_SECONDS = 5.0  # for calls in progress when Python ends; a longer one hangs, and does not return then
 
 
@@ -33,18 +32,9 @@ class Interrupted(Exception):
     """The call was abandoned: the round ended, or the time ran out. Its effect is unknown."""
 
 
-class Bell(Protocol):
-    """Ends a wait of one thread, from any other: `agent.alarm.Alarm`."""
-
-    def ring(self) -> None: ...
-
-    def wait(self, seconds: float) -> None: ...
-
-
 class _Task(Generic[T]):
-    def __init__(self, run: Callable[[], T], told: Callable[[], None] = lambda: None) -> None:
-        """``told``: called when it is done."""
-        self._run, self._told = run, told
+    def __init__(self, run: Callable[[], T]) -> None:
+        self._run = run
         self._result: T | None = None
         self._error: BaseException | None = None
         self.done = threading.Event()
@@ -57,7 +47,6 @@ class _Task(Generic[T]):
             self._error = error
         _under_way.discard(self)
         self.done.set()
-        self._told()
 
     def outcome(self) -> T:
         if self._error is not None:
@@ -80,11 +69,10 @@ class CallThread:
 
     Args:
         has_ended: asked ten times a second during a call; True abandons the call.
-        bell: rings when ``has_ended`` may have become True, which is asked only then.
     """
 
-    def __init__(self, has_ended: Callable[[], bool], bell: Bell | None = None) -> None:
-        self._has_ended, self._bell = has_ended, bell
+    def __init__(self, has_ended: Callable[[], bool]) -> None:
+        self._has_ended = has_ended
         self._turn = threading.Lock()
         self._done = threading.Event()  # of the last call
         self._done.set()
@@ -104,10 +92,10 @@ class CallThread:
         try:
             if not self._done.is_set():  # it was abandoned, and keeps the thread busy
                 raise Interrupted("an earlier call to the store has not returned")
-            task = _Task(run) if self._bell is None else _Task(run, self._bell.ring)
+            task = _Task(run)
             self._done = task.done
             self._tasks.put(task)
-            self._await(lambda: self._wait_for(task.done, deadline), deadline, seconds)
+            self._await(lambda: task.done.wait(_SLICE_SECONDS), deadline, seconds)
         finally:
             self._turn.release()
         return task.outcome()
@@ -122,14 +110,6 @@ class CallThread:
         self._tasks.put(None)
         if self._done.is_set():
             self._thread.join()
-
-    def _wait_for(self, done: threading.Event, deadline: float) -> bool:
-        """Wait for ``done``, or until the time to ask whether the call is to be abandoned; return whether it is set."""
-        if self._bell is None:
-            return done.wait(_SLICE_SECONDS)
-        if not done.is_set():
-            self._bell.wait(min(_BELL_SECONDS, max(0.0, deadline - time.monotonic())))
-        return done.is_set()
 
     def _await(self, came: Callable[[], bool], deadline: float, seconds: float) -> None:
         while not came():

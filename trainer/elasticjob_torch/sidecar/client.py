@@ -2,8 +2,9 @@
 """Calls to the sidecar's trainer API: one HTTP request each.
 
 Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a round means. Each
-call is safe to repeat, and is repeated here when the sidecar restarts. Each has a deadline, repetitions included. The
-requests, the reading of answers and the retries are pure (`Calls`, `Tries`); `SidecarClient` sends and waits.
+call is safe to repeat, and is repeated here when the sidecar restarts. Each has a deadline, repetitions included, and
+one that waits for long can be given up. The requests, the reading of answers and the retries are pure (`Calls`,
+`Tries`); `SidecarClient` sends and waits.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ M = TypeVar("M", bound=wire.Message)
 
 _CONNECT_SECONDS = 5.0
 _SERVED_SECONDS = 1.0  # a call of this length shows that the sidecar was there
-_LOG_SECONDS = 60.0
+_LOOK_SECONDS, _LIVE_LOOK_SECONDS = 60.0, 0.1  # nothing tells that a process that lives on has ended
 _MAX_ANSWER_BYTES = 1 << 20
 _BODY_LATE = wire.REFUSALS[wire.Code.BODY_LATE].status
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
@@ -43,7 +44,8 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 @dataclass(frozen=True)
 class TimedCall(Generic[T]):
     """A request to the sidecar. `within`: seconds that one answer may take. `patience`: seconds for which the sidecar
-    may be away."""
+    may be away. `look`: called before a repetition, and while the answer is awaited: at news, and every `every` seconds
+    without; it may raise, to give up."""
 
     method: str
     target: str
@@ -51,6 +53,8 @@ class TimedCall(Generic[T]):
     read: Callable[[dict[str, Any]], T]  # raises `SidecarUnavailable` for an invalid answer
     within: float
     patience: float
+    look: Callable[[], Any] | None = None
+    every: float = _LOOK_SECONDS
 
 
 class Tries:
@@ -103,7 +107,7 @@ class Calls(ABC):
         self.patience = patience
 
     @abstractmethod
-    def _make(self, call: TimedCall[T], still_waiting: Callable[[float], None] | None = None) -> T:
+    def _make(self, call: TimedCall[T]) -> T:
         """Make the call; repeat it while the sidecar restarts."""
 
     def view(self) -> wire.Ours:
@@ -118,23 +122,26 @@ class Calls(ABC):
         after: int,
         cause: wire.JoinCause,
         timeout: float,
-        still_waiting: Callable[[float], None] = lambda _: None,
+        look: Callable[[], Any] = lambda: None,
         limits: Mapping[str, int] = MappingProxyType({}),
         failure: wire.Failure = wire.NO_FAILURE,
         live: bool = False,
     ) -> wire.Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
-        ``after``: the last round that this trainer has used (0: none). ``still_waiting`` is called once a minute with
-        the seconds waited so far, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``) are seconds in
-        place of the job's. ``failure``: what failed in its processes. ``live``: all training processes run, and live on
-        into that round.
+        ``after``: the last round that this trainer has used (0: none). ``look`` is called at news and once a minute,
+        with ``live`` ten times a second, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``) are
+        seconds in place of the job's. ``failure``: what failed in its processes. ``live``: all training processes run,
+        and live on into that round.
         """
         more = _told(failure) | dict(limits)
         join = wire.Join(trainer=self.trainer, after=after, cause=cause, timeout=timeout, live=live, **more)
         within = timeout + wire.MARGIN_SECONDS
-        call = TimedCall("POST", wire.JOIN.path, join.to_json(), _reading(wire.Round), within, self.patience)
-        return self._make(call, still_waiting)
+        every = _LIVE_LOOK_SECONDS if live else _LOOK_SECONDS
+        reading = _reading(wire.Round)
+        return self._make(
+            TimedCall("POST", wire.JOIN.path, join.to_json(), reading, within, self.patience, look, every)
+        )
 
     @_as_refused()
     def post_store(self, round_number: int, port: int) -> None:
@@ -195,27 +202,44 @@ class Calls(ABC):
         return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
 
 
+def _await_readable(connection: socket.socket, seconds: float) -> bool:
+    poll = select.poll()  # select() fails for high descriptors
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
+
+
 class SidecarClient(Calls):
-    """Makes the calls over HTTP to the sidecar, and waits for the answers."""
+    """Makes the calls over HTTP to the sidecar, and waits for the answers.
 
-    def __init__(self, address: Address, trainer: str, patience: float) -> None:
+    Args:
+        await_readable: waits until there is something to read from a connection, until there is news, or for so many
+            seconds; returns whether there is something to read.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        trainer: str,
+        patience: float,
+        await_readable: Callable[[socket.socket, float], bool] = _await_readable,
+    ) -> None:
         super().__init__(trainer, patience)
-        self.address = address
+        self.address, self._await_readable = address, await_readable
 
-    def _make(self, call: TimedCall[T], still_waiting: Callable[[float], None] | None = None) -> T:
+    def _make(self, call: TimedCall[T]) -> T:
         tries = Tries(call, time.monotonic())
         while True:
             try:
-                answer = self._try(call, tries.begin(time.monotonic()), still_waiting)
+                answer = self._try(call, tries.begin(time.monotonic()))
             except SidecarUnavailable as error:
                 pause = tries.failed(error, time.monotonic())
             else:
                 return call.read(answer)
+            if call.look is not None:
+                call.look()
             time.sleep(pause)
 
-    def _try(
-        self, call: TimedCall[Any], answer_within: float, still_waiting: Callable[[float], None] | None
-    ) -> dict[str, Any]:
+    def _try(self, call: TimedCall[Any], answer_within: float) -> dict[str, Any]:
         connection = self.address.connection(_CONNECT_SECONDS)
         where, within = self.address, _CONNECT_SECONDS
         try:
@@ -225,8 +249,8 @@ class SidecarClient(Calls):
             headers = {"Connection": "close", "Content-Type": "application/json"}
             payload = None if call.body is None else json.dumps(call.body).encode()
             connection.request(call.method, call.target, body=payload, headers=headers)
-            if still_waiting is not None:
-                _await_answer(connection.sock, within, still_waiting)
+            if call.look is not None:
+                self._await_answer(connection.sock, within, call.look, call.every)
                 connection.sock.settimeout(wire.ANSWER_SECONDS)
             with connection.getresponse() as response:  # an error that is kept must not keep the connection open
                 return read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
@@ -237,6 +261,14 @@ class SidecarClient(Calls):
             raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+    def _await_answer(self, connection: socket.socket, within: float, look: Callable[[], Any], every: float) -> None:
+        """Wait until there is something to read. Raises TimeoutError, and what ``look`` raises."""
+        deadline = time.monotonic() + within
+        while not self._await_readable(connection, max(0.0, min(every, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            look()
 
 
 def _told(failure: wire.Failure) -> dict[str, Any]:
@@ -265,18 +297,6 @@ def _reading(message: type[M]) -> Callable[[dict[str, Any]], M]:
             raise SidecarUnavailable(f"the sidecar's answer makes no sense: {error}", passing=False) from error
 
     return read
-
-
-def _await_answer(connection: socket.socket, within: float, still_waiting: Callable[[float], None]) -> None:
-    """Wait until there is something to read. Raises TimeoutError, and what ``still_waiting`` raises."""
-    began, waited = time.monotonic(), 0.0
-    poll = select.poll()  # select() fails for high descriptors
-    poll.register(connection, select.POLLIN)
-    while not poll.poll(1000 * min(_LOG_SECONDS, within - waited)):
-        waited = time.monotonic() - began
-        if waited >= within:
-            raise TimeoutError
-        still_waiting(waited)
 
 
 def read_answer(status: int, payload: bytes) -> dict[str, Any]:

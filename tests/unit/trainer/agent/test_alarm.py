@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An agent's wait ends when there is something to see, and lasts otherwise."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -47,6 +48,18 @@ def test_what_was_rung_before_ends_the_next_wait_and_no_more():
     while takes(alarm.wait, SHORT) < SHORT:  # what the pipe still holds
         pass
     assert takes(alarm.wait, SHORT) >= SHORT
+
+
+def test_a_wait_for_an_answer_ends_with_it_or_when_it_is_rung():
+    alarm, (here, there) = Alarm(), socket.socketpair()
+    with here, there:
+        assert not alarm.await_readable(here, SHORT)
+        threading.Timer(SHORT, alarm.ring).start()
+        assert takes(lambda: alarm.await_readable(here, LONG)) < LONG
+        assert not alarm.await_readable(here, 0)
+        threading.Timer(SHORT, there.send, [b"answer"]).start()
+        assert takes(lambda: alarm.await_readable(here, LONG)) < LONG
+        assert alarm.await_readable(here, LONG)
 
 
 def test_it_ends_with_a_process_and_only_once_for_each(child):

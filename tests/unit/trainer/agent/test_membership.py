@@ -9,6 +9,7 @@ import time
 import pytest
 
 from elasticjob_torch import wire
+from elasticjob_torch.agent import state_machine
 from elasticjob_torch.agent.membership import AgentMembership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.state_machine import CannotRunHere
@@ -247,7 +248,8 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
 @pytest.fixture
 def answer_joins(sidecar, monkeypatch):
     """Let a join be answered when a condition holds, and its waiting be told often."""
-    monkeypatch.setattr(client, "_LOG_SECONDS", 0.05)
+    monkeypatch.setattr(client, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(state_machine, "_LOG_SECONDS", 0.05)
     over = threading.Event()
 
     def answer_when(condition):
@@ -447,6 +449,20 @@ def test_news_end_a_join_that_they_make_void(sidecar, member):
         waits.set()
         telling.join()
     assert not late
+
+
+def test_a_join_can_become_void_while_the_sidecar_is_away(sidecar):
+    member, asked = make(sidecar, sidecar_timeout=2 * DEADLINE), threading.Event()
+    member.open()
+    sidecar.default = lambda path: asked.set() or refusal(503, "Unavailable")
+    away = threading.Thread(target=lambda: asked.wait(DEADLINE) and sidecar.stop())
+    away.start()
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        member.join(is_void=lambda: asked.is_set() and not member._events.connected.is_set(), live=True)
+    assert time.monotonic() - began < DEADLINE
+    away.join()
+    member.end(stopped=True)
 
 
 def test_processes_that_have_to_be_new_are_told_apart(sidecar, member):

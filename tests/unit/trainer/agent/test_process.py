@@ -7,15 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from elasticjob_torch.agent import orphans, processes, stopping
-from elasticjob_torch.agent.alarm import Alarm
-from elasticjob_torch.sidecar import calls as calls_of_threads
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 from support.waiting import DEADLINE, exit_code, happened, joined, run
 
@@ -204,27 +201,6 @@ def test_a_hanging_call_has_a_deadline_and_bars_others_until_it_returns(release)
     release.set()
     happened(calls._done, "the end of the call that hangs")
     assert calls.call(lambda: 42, DEADLINE) == 42
-
-
-def test_with_a_bell_a_call_is_looked_at_when_that_rings(release):
-    bell, asked, ended = Alarm(), [], threading.Event()
-    calls = CallThread(lambda: asked.append(1) or ended.is_set(), bell)
-    with ThreadPoolExecutor(1) as caller:
-        waiting = caller.submit(calls.call, release.wait, 60)
-        time.sleep(0.3)  # three looks without a bell
-        assert not asked
-        ended.set()
-        bell.ring()
-        assert isinstance(waiting.exception(DEADLINE), Interrupted)
-
-
-def test_with_a_bell_a_call_returns_at_its_own_end(release, monkeypatch):
-    monkeypatch.setattr(calls_of_threads, "_BELL_SECONDS", 2 * DEADLINE)
-    calls = CallThread(lambda: False, Alarm())
-    with ThreadPoolExecutor(1) as caller:
-        waiting = caller.submit(calls.call, lambda: release.wait(DEADLINE) and 42, 4 * DEADLINE)
-        threading.Timer(0.05, release.set).start()
-        assert waiting.result(DEADLINE) == 42
 
 
 def test_callers_on_several_threads_take_turns(release):
