@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one piece of work per key at a time, soon after it was requested, and again if it fails.
 
-It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause as long as the
-CPU time that it took. So one key leaves half of the CPU time to the others and to the Lease.
+It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause three times as
+long as the CPU time that it took. So one key leaves most of the CPU time to the others and to the Lease, and one piece
+of work answers for many requests, as when all workers of a job join at once.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 from elasticjob.kube.retry import RetryPolicy
 
 RETRY = RetryPolicy(0.05, 3.0)
-LONGEST_REST_SECONDS = 0.2
+RESTS, LONGEST_REST_SECONDS = 3.0, 0.2  # how many times the CPU time; at most
 
 K = TypeVar("K", bound=Hashable)
 
@@ -79,7 +80,7 @@ class WorkQueue(Generic[K]):
                 failures = failures + 1 if failed else 0
                 if delay is not None:
                     self.add(key, delay)
-                await asyncio.sleep(min(time.thread_time() - began, LONGEST_REST_SECONDS))
+                await asyncio.sleep(min(RESTS * (time.thread_time() - began), LONGEST_REST_SECONDS))
         finally:
             del self._tasks[key], self._wakes[key]
 

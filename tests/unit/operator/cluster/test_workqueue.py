@@ -48,7 +48,10 @@ async def test_asked_for_while_it_runs_it_is_done_once_more_and_never_beside_its
     assert (runs, most) == (2, 1)
 
 
-async def test_a_key_leaves_half_of_the_processor_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("takes", "rests"), [(0.0625, 0.1875), (0.5, 0.2)])
+async def test_a_key_leaves_most_of_the_processor_to_the_others(
+    monkeypatch: pytest.MonkeyPatch, takes: float, rests: float
+) -> None:
     clock = SimpleNamespace(used=0.0)
     monkeypatch.setattr(workqueue, "time", SimpleNamespace(thread_time=lambda: clock.used))
     loop = asyncio.get_running_loop()
@@ -56,13 +59,13 @@ async def test_a_key_leaves_half_of_the_processor_to_the_others(monkeypatch: pyt
 
     async def work(_: str) -> float | None:
         starts.append(loop.time())
-        clock.used += 0.125
+        clock.used += takes
         return 0.0 if len(starts) < 3 else None
 
     began = loop.time()
     WorkQueue(work).add("a")
     await asyncio.sleep(1)
-    assert [start - began for start in starts] == pytest.approx([0, 0.125, 0.25])
+    assert [start - began for start in starts] == pytest.approx([0, rests, 2 * rests])
 
 
 async def test_an_earlier_wish_overtakes_a_later_one() -> None:
