@@ -39,7 +39,8 @@ from elasticjob_operator.job.round_clocks import RoundClocks
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage
 
-SETTLE_SECONDS = 30.0  # and up to ten times as long: all jobs at once would cause another burst of requests
+# until a new leader looks at the access of a job that it has listed: all at once would be a burst of requests
+ACCESS_SECONDS = (30.0, 300.0)
 
 PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 
@@ -142,7 +143,7 @@ class Memories:
         if memory is None:
             memory = self._known[key] = self._begin(key, view.job["metadata"]["uid"], epoch)
             if key in self._reflector.listed_jobs:
-                memory.access.due_at = time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS
+                memory.access.due_at = time.monotonic() + random.uniform(*ACCESS_SECONDS)
         self._reflector.listed_jobs.discard(key)
         return memory
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 import pytest
 
 from e2e.identity import Answer, Caller, idle_pod, path, record_of, token
-from e2e.job import manifest
+from e2e.job import STARTED_SECONDS, manifest
 from e2e.kube import Namespace, Object, wait_until
 from e2e.scene import new_namespace
-from elasticjob_operator.memory import SETTLE_SECONDS
+from elasticjob_operator.memory import ACCESS_SECONDS
 from support.waiting import settled
 
 REQUEST = {"spec": {"request": {"type": "Join", "after": 0, "cause": "Started"}}}
 BEAT = {"status": {"heartbeat": 1}}
-# until a leader that has taken over looks at the access of a job without pods
-ACCESS_SECONDS = 10 * SETTLE_SECONDS
+# until a leader that has taken over has looked at the access of a job without pods
+LONGEST_SECONDS = max(ACCESS_SECONDS) + STARTED_SECONDS
 
 
 class Pods(NamedTuple):
@@ -41,7 +41,7 @@ def pods(operator: Namespace, module_namespace: Namespace) -> Pods:
     here.apply(manifest("train", suspend=True), manifest("other", suspend=True))
     names = ("train-worker", "other-worker")
     ready = "the operator to make the jobs' service accounts and roles"
-    wait_until(ready, lambda: all(here.has("rolebinding", name) for name in names), ACCESS_SECONDS)
+    wait_until(ready, lambda: all(here.has("rolebinding", name) for name in names), LONGEST_SECONDS)
     for name in ("train-0-0", "train-1-0", "other-0-0"):
         here.apply(idle_pod(name, f"{name.split('-', 1)[0]}-worker"))
     made = Pods(here, *(here.get("pod", name) for name in ("train-0-0", "train-1-0", "other-0-0")))
@@ -172,7 +172,7 @@ def test_another_namespace_even_with_a_role_there(pods: Pods, zero: Caller) -> N
     with new_namespace("identity-elsewhere") as there:
         there.apply(manifest("train", suspend=True))
         ready = "the operator to make the role of the same job elsewhere"
-        wait_until(ready, lambda: there.has("rolebinding", "train-worker"), ACCESS_SECONDS)
+        wait_until(ready, lambda: there.has("rolebinding", "train-worker"), LONGEST_SECONDS)
         refused(zero.create(there, record_of(pods.zero)), "cannot create resource")
         account = f"--serviceaccount={pods.namespace.name}:train-worker"
         there.kubectl("create", "rolebinding", "stranger", "--role=train-worker", account)

@@ -18,13 +18,13 @@ import yaml
 
 from e2e import release
 from e2e.diagnosis import SYSTEM
-from e2e.job import SIDECAR, TRAINING_SECONDS, Job, Round, Training, restarts
+from e2e.job import SIDECAR, STARTED_SECONDS, TRAINING_SECONDS, Job, Round, Training, restarts
 from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
 from e2e.operator import holder
 from e2e.release import CHART
 from e2e.test_chart import crds, operators
 from elasticjob.api import ElasticJobSpec
-from elasticjob_operator.memory import SETTLE_SECONDS
+from elasticjob_operator.memory import ACCESS_SECONDS
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.pods import access_name
 from support.waiting import settled
@@ -122,10 +122,8 @@ def test_a_job_trains_on_from_version_to_version(older: str, operator: Namespace
     with others_take_over(operator, job):
         helm("upgrade", CHART, "--reset-then-reuse-values")
     assert_crds_are_those_of_this_chart()
-    # a new leader looks at the access of jobs that stand still within two of these
-    wait_until(
-        "the workers' access to be this version's", lambda: has_todays_access(job), 2 * SETTLE_SECONDS, job.summary
-    )
+    longest = max(ACCESS_SECONDS) + STARTED_SECONDS
+    wait_until("the workers' access to be this version's", lambda: has_todays_access(job), longest, job.summary)
     course.go_on(SOME_STEPS)
     course.tell(f"upgraded to {this}")
     course.replace(1)
