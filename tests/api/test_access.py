@@ -33,7 +33,7 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
     chart.ensure(plane, f"{RBAC}/rolebindings", {"metadata": {"name": "lease"}, "roleRef": role, "subjects": [subject]})
     for name in ("ACCESS_SECONDS", "ACCESS_KEPT_SECONDS"):
         monkeypatch.setattr(access_module, name, 0.0)
-    monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(memory_module, "ACCESS_SECONDS", (0.0, 0.0))
     for name in ("SOON_SECONDS", "REFUSED_SECONDS"):
         monkeypatch.setattr(access_module, name, 0.001)
     configuration = Configuration(host=plane.server)

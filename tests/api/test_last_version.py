@@ -96,7 +96,7 @@ class Story:
 @pytest.fixture(autouse=True)
 def looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator looks at the workers' access at each step."""
-    monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(memory_module, "ACCESS_SECONDS", (0.0, 0.0))
 
 
 @pytest.fixture

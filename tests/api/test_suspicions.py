@@ -144,7 +144,7 @@ async def test_members_that_rank_0_does_not_hear_any_more_are_told_and_keep_thei
     operators: Operators, plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The port of rank 0's sidecar is closed by a firewall while they train, and opened again."""
-    monkeypatch.setattr(memory, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "ACCESS_SECONDS", (0.0, 0.0))
     monkeypatch.setattr(network, "STANDS_SECONDS", 3.0)
     job, addresses = new_job(plane), loopback_addresses()
     plane.request("PATCH", f"{JOBS}/{job}", {"spec": {"replicas": 2}}, content_type="application/merge-patch+json")

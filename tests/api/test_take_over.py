@@ -96,7 +96,7 @@ async def test_the_access_of_a_job_that_was_taken_over_is_soon_looked_at(
     name = new_job(plane)
     await (await operators.lead()).see(name)
     plane.request("DELETE", f"{ROLES}/{name}-worker")
-    monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(memory_module, "ACCESS_SECONDS", (0.0, 0.0))
     second = await operators.lead()
     await second.see(name)
     assert second.kube.asked.count("GET pods") == 1

@@ -66,7 +66,7 @@ class Life:
                 world.running(),
                 self.judge.watching(),
                 patch.object(client, "PAGE", pages),
-                patch.object(memory, "SETTLE_SECONDS", settle),
+                patch.object(memory, "ACCESS_SECONDS", (settle, 10 * settle)),
                 patch.object(memory, "PODS_AT_ONCE", at_once[0]),
                 patch.object(memory, "PODS_OF_A_JOB_AT_ONCE", at_once[1]),
             ):
