@@ -305,10 +305,12 @@ async def quota(world: World, _: Object) -> None:
     world.server.admission.quota = None
 
 
-async def webhook(world: World, _: Object) -> None:
+async def webhook(world: World, job: Object) -> None:
+    """While it is there, a pod has to be made."""
     admission = world.server.admission
     admission.denies, admission.hangs = world.dice.choice(((True, False), (False, True)))
     world.say(WHO, "install a webhook that " + ("denies" if admission.denies else "hangs"))
+    await delete_pod(world, job)
     await asyncio.sleep(world.dice.uniform(5, 30))
     admission.denies = admission.hangs = False
 

@@ -10,6 +10,7 @@ from itertools import count, islice
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import due
+from elasticjob.rendezvous.live import in_live_pods
 from elasticjob.rendezvous.model import PodKey, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import RendezvousPhase, RequestType
@@ -133,7 +134,8 @@ def keeps_its_place(state: State, worker: Worker) -> bool:
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_come: bool = True) -> Roster:
     """Assign the places, then the spares: to members of the last round first, then to workers that have joined, then to
-    those on the way, then by index. A member without a place does not become a spare: it has to leave its round.
+    those whose training processes may live on, then to others on the way, then by index. A member without a place does
+    not become a spare: it has to leave its round.
 
     For each member on a draining node one more worker is wanted. When the round ends, each of these that has joined
     takes over such a member's place. So does a worker that the size of the next round would exclude, unless workers on
@@ -214,7 +216,13 @@ def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey
         keeps = worker.member in ranks and keeps_its_place(state, worker)
         (members if keeps else others).append(worker)
     members.sort(key=lambda worker: (worker.draining, ranks[worker.member]))
-    others.sort(key=lambda worker: (worker.pod_key not in arrived, worker.pod in STUCK, worker.draining, worker.index))
+    live_on = {worker.pod_key for worker in in_live_pods(state, others) if is_stopping(state, worker)}
+
+    def turn(worker: Worker) -> tuple[bool, bool, bool, bool, int]:
+        key = worker.pod_key
+        return key not in arrived, key not in live_on, worker.pod in STUCK, worker.draining, worker.index
+
+    others.sort(key=turn)
     return members, others
 
 
