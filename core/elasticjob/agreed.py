@@ -69,6 +69,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         replaced=tuple(agreed.replaced),
         planned=agreed.planned,
         intact=agreed.intact,
+        members_ended=agreed.members_ended,
         live=agreed.live,
         restart_round=agreed.restart_round,
         ping=agreed.ping.number,

@@ -151,6 +151,12 @@ class RendezvousStatus(Model):
         description="The last round was ended by plan, and all its members run: their training processes can leave it "
         "after the same step. Unlike planned, also where the training lives through the end. Absent if not.",
     )
+    members_ended: bool = Field(
+        False,
+        exclude_if=_is_false,
+        description="After a Close no member of the last round trains any more, though some may not have succeeded and "
+        "containers may still run. Absent if not.",
+    )
     live: Indices = Field(
         (),
         exclude_if=is_empty,

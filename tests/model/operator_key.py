@@ -67,7 +67,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.rank_order, spec.suspend, system.unseen),
         asks_anew(spec, state),
         None if spec.deadline is None else max(0.0, spec.deadline - now),
-        (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
+        (state.phase._value_, state.outcome and state.outcome._value_, state.members_ended, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
         (system.lives, state.live, system.lives and state.restart_round > last_formed, state.intact),
         _named(state.participants, names),

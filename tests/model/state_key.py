@@ -23,9 +23,9 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
-    "restarts failure failure_of failure_kind matched replaced planned intact live restart_round waiting spares ping "
-    "pinged store outcome reason cause",
+    "clocks round phase participants replicas restarted_at leaving finished finishing members_ended stage scripts "
+    "replacements restarts failure failure_of failure_kind matched replaced planned intact live restart_round waiting "
+    "spares ping pinged store outcome reason cause",
 )
 must_know(
     Clocks,
@@ -66,6 +66,7 @@ def _state(state: State) -> tuple[Any, ...]:
         _ids(state.leaving),
         _ids(state.finished),
         _ids(state.finishing),
+        state.members_ended,
         state.stage,
         _ids(state.replaced),
         tuple(sorted(state.replacements.items())),

@@ -292,8 +292,12 @@ def room_is_kept(step: Step) -> Iterator[str]:
 
 def ends_for_a_cause(step: Step) -> Iterator[str]:
     """`Complete` means that all members, or as many workers as are wanted, have finished. The other outcomes are caused
-    by what the workers did."""
-    outcome = step.after.outcome
+    by what the workers did. Members have ended when each has finished, is finishing or trains no more."""
+    outcome, done = step.after.outcome, step.after.done
+    if step.after.members_ended > step.before.members_ended:
+        trains = [one for one in step.after.participants if one.index not in done and one not in step.breaks]
+        if trains:
+            yield f"all members have ended, and worker {trains[0].index} trains"
     if outcome is not None and outcome is not step.before.outcome and not any(CAUSES[outcome](step)):
         yield f"{outcome} without a cause"
 

@@ -150,6 +150,8 @@ class TranscribedJob(JobOnPaper):
                 yield "intact" if new else "not intact"
             case "intact":
                 pass
+            case "members_ended":
+                yield "all members have ended"
             case "failure":
                 said = "no failure pending" if not new else "failure pending"
                 yield said + (f": {new}" if new not in ("", self.reason) else "")

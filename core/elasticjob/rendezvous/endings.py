@@ -151,7 +151,11 @@ def close_on_request(step: Step) -> None:
     """A `Close` lets the formed round train on, and lets no worker join another (rule 9)."""
     state = step.state
     if state.phase is RendezvousPhase.CLOSED:
-        if _is_closed_and_done(step) and not state.finishing:
+        if not _is_closed_and_done(step):
+            return
+        if state.finishing:
+            step.set(members_ended=True)
+        else:
             step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
         return
     closers = [worker for worker in step.current.values() if worker.asks(RequestType.CLOSE)]

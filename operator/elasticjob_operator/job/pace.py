@@ -93,6 +93,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         agreed.outcome,
         agreed.planned,
         agreed.intact,
+        agreed.members_ended,
         *members,
         agreed.ping,
         status.replacements,

@@ -74,6 +74,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             replaced=Members(state.replaced),
             planned=state.planned,
             intact=state.intact,
+            members_ended=state.members_ended,
             live=state.live,
             restart_round=state.restart_round,
             stalled=stalled if stalled == state.round else 0,

@@ -53,11 +53,14 @@ class Standing(NamedTuple):
         return self.handed.round
 
     @property
-    def succeeded(self) -> bool:
-        """Whether all members of the trainer's round have ended in success: no other member connects then."""
+    def ended(self) -> bool:
+        """Whether all members of the trainer's round have ended, in success or, after a Close, otherwise: no other
+        member connects then."""
         job = self.job
         if job is None or job.round != self.held:
             return job is not None and job.stage > self.stage
+        if job.members_ended:
+            return True
         done = len(job.finished) + len(job.finishing)
         if done < len(job.participants):  # almost always
             return False

@@ -130,11 +130,11 @@ class AgentStateMachine(ABC):
         return "told to leave" if view.leaving else view.reason
 
     def is_over(self) -> bool:
-        """Say whether all members have succeeded, or the whole job has ended, so that no agent has to be awaited."""
+        """Say whether no member trains any more, or the whole job has ended, so that no agent has to be awaited."""
         view = self._events.view
         if view is None:
             return False
-        return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
+        return view.ended or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
     def joining(
         self,

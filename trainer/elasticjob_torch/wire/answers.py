@@ -58,9 +58,12 @@ class View(Message):
         _TRUTH,
         "No process takes steps in the round that this trainer holds: report what its training processes do.",
     ] = False
-    succeeded: Annotated[bool, _TRUTH, "All workers of the round that this trainer holds have ended in success."] = (
-        False
-    )
+    ended: Annotated[
+        bool,
+        _TRUTH,
+        "No worker of the round that this trainer holds trains any more: all have ended in success or, after the "
+        "rendezvous was closed, in another way.",
+    ] = False
     leaving: Annotated[bool, _TRUTH, "This worker has to go: stop its processes; the next join says `Leaving`."] = False
     live: Annotated[
         bool,

@@ -155,6 +155,8 @@ HISTORY = {
         (closing, replace(complete, round=3), "the closed rendezvous became round 3, Closed"),
         (complete, replace(complete, waiting=1), "something changed after the end (Complete)"),
         (complete, replace(complete, outcome=Outcome.FAILED), "something changed after the end (Complete)"),
+        (formed, replace(formed, members_ended=True), "all members have ended, and round 2 is Formed"),
+        (replace(closing, members_ended=True), closing, "members that have ended train again"),
     ],
     history.changes_have_a_reason: [
         (forming, replace(again, reason=""), "round 3 became Formed without a reason"),
@@ -515,6 +517,7 @@ STEPS = {
         (step(closing, replace(complete, finished=(A,)), b, replicas=1), "Complete without a cause"),
         (step(new, replace(complete, participants=()), worker(A, FINISH)), "Complete without a cause"),
         (step(formed, closing, a, b), "Closed without a cause"),
+        (step(closing, replace(closing, members_ended=True), a, b), "all members have ended, and worker 0 trains"),
         (step(b_lost, replace(closing, replacements={1: 1}), a, worker(B, CLOSE)), "Closed without a cause"),
         (step(formed, replace(failed, restarts=1), a, b), "Failed without a cause"),
         (step(formed, overdue, a, b), "Failed without a cause"),

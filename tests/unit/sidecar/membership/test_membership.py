@@ -210,6 +210,26 @@ def test_the_view_names_the_round_it_speaks_of() -> None:
     assert view_of(player.output.standing) == expected
 
 
+@pytest.mark.parametrize(
+    ("agreed", "ended"),
+    [
+        ({"finished": "0/me"}, False),
+        ({"finished": "0/me", "finishing": "1/w1"}, True),
+        ({"phase": "Closed", "outcome": "Closed", "finished": "0/me"}, False),
+        ({"phase": "Closed", "outcome": "Closed", "finishing": "0/me", "membersEnded": True}, True),
+        ({"phase": "Closed", "outcome": "Closed", "membersEnded": True, "round": 2}, False),
+    ],
+)
+def test_the_view_tells_when_no_other_worker_of_the_round_trains(agreed: dict[str, Any], ended: bool) -> None:
+    player = Player()
+    player.play("job Forming 1\nattach A\njoin A 0\njob Formed 1: w1 me")
+    now = {"round": 1, "phase": "Formed", "participants": "1/w1 0/me", **agreed}
+    player.worker.job_seen(RendezvousStatus.model_validate(now), 0.0)
+    view = view_of(player.worker.take().standing)
+    assert view is not None
+    assert view.ended is ended
+
+
 class RandomWalk:
     """A worker under a random trainer, a random operator and a random clock, with the invariants checked."""
 
