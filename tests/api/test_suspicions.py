@@ -55,6 +55,7 @@ class Worker:
         self.id, self.credentials = f"{config.batch}.0", new_credentials()
         self.sidecar = Sidecar(config, self.id, self.kube, self.credentials, self.ports)
         self.stopping = asyncio.Event()
+        self.events: aiohttp.ClientResponse | None = None
 
     @property
     def member(self) -> str:
@@ -74,8 +75,9 @@ class Worker:
     async def join(self, http: aiohttp.ClientSession) -> None:
         """Its trainer joins, and trains in the round that it is handed, whose store it serves as rank 0."""
         url = f"http://127.0.0.1:{self.ports.trainer_api}/v1"
-        stream = await http.get(f"{url}/rendezvous/events?trainer=t{self.index}")
-        assert stream.status == 200
+        # it has to stay open, and what nobody refers to is closed at a garbage collection
+        self.events = await http.get(f"{url}/rendezvous/events?trainer=t{self.index}")
+        assert self.events.status == 200
         async with http.post(f"{url}/rendezvous", json={"trainer": f"t{self.index}", "timeout": SECONDS}) as answer:
             handed = await answer.json()
         if handed["rank"] == 0:
