@@ -182,15 +182,19 @@ class PodRun:
         return await self.sandbox.start(spec)
 
     async def _probe(self, spec: Object, process: Running) -> None:
-        """The container is ready when it runs, or as its readiness probe says; its liveness probe may end it."""
-        name, failures = spec["name"], 0
+        """The container is ready when it runs, or as its readiness probe says, which has to fail as often as a kubelet
+        asks; its liveness probe may end it."""
+        name, failures, silences = spec["name"], 0, 0
+        readiness = spec.get("readinessProbe")
         liveness = spec.get("livenessProbe") or {}
         period = liveness.get("periodSeconds", 10)
         next_look = time.monotonic() + liveness.get("initialDelaySeconds", 0) + period
         while True:
-            ready = "readinessProbe" not in spec or await self._answers(process, "readyz")
+            silences = 0 if not readiness or await self._answers(process, "readyz") else silences + 1
             await self.node.awake.wait()
-            if ready != self.pod.containers[name].ready:
+            was_ready = self.pod.containers[name].ready
+            ready = silences == 0 or (was_ready and silences < readiness.get("failureThreshold", 3))
+            if ready != was_ready:
                 self._note(rules.is_ready(self.pod, name, ready))
             if liveness and time.monotonic() > next_look:
                 next_look = time.monotonic() + period
