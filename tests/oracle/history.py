@@ -209,8 +209,8 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
 
 
 def closed_is_final(before: State, after: State) -> Iterator[str]:
-    """`Closed` is final: neither phase nor round changes any more, and after an end nothing changes at all. Only then
-    members have ended, for good."""
+    """`Closed` is final: neither phase nor round changes any more, and after an end nothing changes at all. Only in
+    it `members_ended` is true, and it stays true."""
     if after.members_ended and after.phase is not CLOSED:
         yield f"all members have ended, and round {after.round} is {after.phase}"
     elif before.members_ended > after.members_ended:

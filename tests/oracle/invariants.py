@@ -292,7 +292,8 @@ def room_is_kept(step: Step) -> Iterator[str]:
 
 def ends_for_a_cause(step: Step) -> Iterator[str]:
     """`Complete` means that all members, or as many workers as are wanted, have finished. The other outcomes are caused
-    by what the workers did. Members have ended when each has finished, is finishing or trains no more."""
+    by what the workers did. `members_ended` becomes true only when each member has finished, is finishing or trains no
+    more."""
     outcome, done = step.after.outcome, step.after.done
     if step.after.members_ended > step.before.members_ended:
         trains = [one for one in step.after.participants if one.index not in done and one not in step.breaks]

@@ -261,9 +261,10 @@ class State:
     `stage`: the number of the torchruns that the containers run one after the other. `scripts`: the scripts of the
     stages so far, the current one last. `finishing`: workers whose torchrun of this stage ended in success and whose
     container still runs. `finished`: workers whose container has ended in success too; they are no longer needed.
-    `members_ended`: no member trains any more after a `Close`, though containers may still run.
 
     `done`: the indices of both, whatever id a restarted sidecar has. In this stage they get no other pod and no place.
+
+    `members_ended`: no member trains any more after a `Close`, though containers may still run.
     """
 
     clocks: Clocks

@@ -2,8 +2,8 @@
 """Runs one piece of work per key at a time, soon after it was requested, and again if it fails.
 
 It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause three times as
-long as the CPU time that it took. So one key leaves most of the CPU time to the others and to the Lease, and one piece
-of work answers for many requests, as when all workers of a job join at once.
+long as the CPU time that it took, but of 0.2 s at most. So one key leaves CPU time to the others and to the Lease, and
+one piece of work answers for many requests, as when all workers of a job join at once.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from typing import Generic, TypeVar
 from elasticjob.kube.retry import RetryPolicy
 
 RETRY = RetryPolicy(0.05, 3.0)
-RESTS, LONGEST_REST_SECONDS = 3.0, 0.2  # how many times the CPU time; at most
+RESTS = 3.0  # the length of a pause, in multiples of the CPU time of the work before it
+LONGEST_REST_SECONDS = 0.2
 
 K = TypeVar("K", bound=Hashable)
 

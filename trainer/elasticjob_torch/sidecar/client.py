@@ -137,11 +137,9 @@ class Calls(ABC):
         more = _told(failure) | dict(limits)
         join = wire.Join(trainer=self.trainer, after=after, cause=cause, timeout=timeout, live=live, **more)
         within = timeout + wire.MARGIN_SECONDS
-        every = _LIVE_LOOK_SECONDS if live else _LOOK_SECONDS
-        reading = _reading(wire.Round)
-        return self._make(
-            TimedCall("POST", wire.JOIN.path, join.to_json(), reading, within, self.patience, look, every)
-        )
+        read, every = _reading(wire.Round), _LIVE_LOOK_SECONDS if live else _LOOK_SECONDS
+        path, body = wire.JOIN.path, join.to_json()
+        return self._make(TimedCall("POST", path, body, read, within, self.patience, look=look, every=every))
 
     @_as_refused()
     def post_store(self, round_number: int, port: int) -> None:
