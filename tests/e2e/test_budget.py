@@ -4,7 +4,8 @@
 import time
 from collections.abc import Callable
 
-from e2e.job import STARTED_SECONDS, Job
+from e2e.disruption import freeze_container, wake_container
+from e2e.job import SIDECAR, STARTED_SECONDS, Job
 from e2e.kube import wait_until
 from e2e.test_drain import evicted
 from elasticjob_operator.job.evictions import SETTLE_SECONDS
@@ -13,6 +14,7 @@ from support.waiting import settled
 
 SEEN_SECONDS = 60  # by when what a job's start or a pod's loss brings about is over; each alert waits 15 minutes
 REST_SECONDS = 3  # for which no alert's condition is met; a probe of a busy machine may fail before
+FROZEN_SECONDS = 9  # less than the probes that a kubelet waits for, and more than one may take
 REFUSED = "429 TooManyRequests"
 
 
@@ -78,6 +80,23 @@ def test_nobody_is_evicted_while_the_budget_follows_the_pods(job: Job) -> None:
     job.delete_pod(goes)
     job.scale(2)
     all_refused(lambda: minimum(job) == 3, 2 * SETTLE_SECONDS + STARTED_SECONDS)
+
+
+def test_a_sidecar_that_does_not_answer_for_seconds_costs_its_pod_no_protection(job: Job) -> None:
+    """An unready pod may be evicted whatever the budget says, and a kubelet calls it so after fifteen probes."""
+    job.apply(replicas=2)
+    job.wait_for_round(2)
+    job.wait_for_protection(2)
+    pod, said = job.member_pods()[1], []
+    freeze_container(pod, SIDECAR)
+    frozen = time.monotonic()
+    try:
+        while time.monotonic() - frozen < FROZEN_SECONDS:
+            said.append(evicted(job, pod))
+            time.sleep(0.5)
+    finally:
+        wake_container(pod, SIDECAR)
+    assert set(said) == {REFUSED}, said
 
 
 def minimum(job: Job) -> int:
