@@ -156,8 +156,10 @@ class Sidecar:
         return code if code >= 0 else 128 - code
 
     def signal(self, number: int) -> None:
+        # Its parent is the server that forked it, which knows of its end a moment earlier.
         if self._process.exitcode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 @dataclass
