@@ -69,9 +69,10 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 def causes() -> dict[str, str]:
     """The table of `kubectl elasticjob why`, as it reads for one worker."""
     rows = ["| cause | what it says | what to do |", "|---|---|---|"]
-    rows += [f"| `{row.reason}` | {row.sentence.format(said='…')} | {remedy_of(row)} |" for row in OF_JOB]
+    rows += [f"| `{row.reason}` | {row.sentence.format(message='…')} | {remedy_of(row)} |" for row in OF_JOB]
     rows += [
-        f"| `{row.reason}` | worker 3, {row.sentence.format(said='…', **ONE)} | {remedy_of(row)} |" for row in OF_WORKER
+        f"| `{row.reason}` | worker 3, {row.sentence.format(message='…', **ONE)} | {remedy_of(row)} |"
+        for row in OF_WORKER
     ]
     return {"causes": "\n".join(rows)}
 
@@ -81,9 +82,9 @@ def symptoms() -> dict[str, str]:
     of_job = {row.reason: row for row in OF_JOB}
     seen: dict[str, list[str]] = {}
     for row in OF_JOB:
-        seen.setdefault(row.reason, []).append(_entry(row.sentence.format(said="…"), remedy_of(row)))
+        seen.setdefault(row.reason, []).append(_entry(row.sentence.format(message="…"), remedy_of(row)))
     for worker in OF_WORKER:
-        told = f"It waits for worker 3, {worker.sentence.format(said='…', **ONE)}."
+        told = f"It waits for worker 3, {worker.sentence.format(message='…', **ONE)}."
         nobody = "The other workers do not wait for it." if worker.stuck else ""
         seen.setdefault(worker.reason, []).append(_entry(told, remedy_of(worker), nobody))
     entries = {cause: f"#### {cause}\n\n" + "\n".join(items) for cause, items in seen.items()}

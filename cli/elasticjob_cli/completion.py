@@ -30,5 +30,5 @@ def answer(command: click.Command, words: Sequence[str]) -> list[str]:
     """The lines that kubectl reads."""
     *before, incomplete = words or ("",)
     found = ShellComplete(command, {}, PROGRAM, VARIABLE).get_completions(list(before), incomplete)
-    told = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in found if one.type == "plain"]
-    return [*told, NO_FILES]
+    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in found if one.type == "plain"]
+    return [*lines, NO_FILES]

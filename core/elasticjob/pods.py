@@ -41,7 +41,7 @@ QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-clas
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 TEMPLATE_HASH = "elasticjob.io/template-hash"  # the pod's annotation: a hash of the settings it was made from
 WORKLOAD = "elasticjob.io/workload"  # the pod's annotation: the Workload whose quota it takes
-KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: the nodes it must not run on
+AVOIDED_NODES = "elasticjob.io/avoided-nodes"  # the pod's annotation: the nodes it must not run on
 # torch's message if it does not find the plug-in, which only PYTHONPATH makes visible; and what that means
 NOT_REGISTERED = "backend 'elasticjob' is not registered"
 NO_PLUGIN = (

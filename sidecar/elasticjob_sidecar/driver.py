@@ -148,11 +148,11 @@ class Driver:
         self._record.end()
         await self._settled(trainer, RequestType.FINISH, seconds)
 
-    def recall(self, said: WorkerRequest | None) -> None:
+    def recall(self, request: WorkerRequest | None) -> None:
         """The request in this pod's record by an earlier incarnation of the sidecar; None if there is none."""
-        if said is not None and said.type is RequestType.FINISH:
-            log.info("an earlier sidecar has recorded that the trainer finished in round %d", said.round or 0)
-        self._machine.recall(said, self._now())
+        if request is not None and request.type is RequestType.FINISH:
+            log.info("an earlier sidecar has recorded that the trainer finished in round %d", request.round or 0)
+        self._machine.recall(request, self._now())
         self._settle()
 
     async def close(self, trainer: str, seconds: float) -> None:

@@ -86,7 +86,7 @@ class OperatedJob:
 async def operated(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OperatedJob]:
     at_once = {"COUNTERS_SECONDS": 0.0, "AGREED_SECONDS": 0.0, "COUNTED_A_SECOND": 1e9, "AGREED_A_SECOND": 1e9}
     for name, value in at_once.items():
-        monkeypatch.setattr(f"elasticjob_operator.job.pace.{name}", value)
+        monkeypatch.setattr(f"elasticjob_operator.job.debounce.{name}", value)
     configuration = Configuration()
     await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
     kube = Kube.of(configuration)

@@ -27,7 +27,7 @@ from elasticjob_torch.agent import busy, going_on
 NewJob = Callable[..., Job]
 SCRIPT = Path(__file__).parent / "live/script.py"
 
-NEWS_SECONDS = 12.0  # longer than a sidecar pauses between two tries to write, and a busy operator then takes
+UPDATE_SECONDS = 12.0  # longer than a sidecar pauses between two tries to write, and a busy operator then takes
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def lives(
 
 def expects_news_soon() -> None:
     """In a torchrun: its processes end soon where a group breaks for no reason."""
-    going_on.NEWS_SECONDS = NEWS_SECONDS
+    going_on.UPDATE_SECONDS = UPDATE_SECONDS
 
 
 def waits_for_ever() -> None:
@@ -230,7 +230,7 @@ def test_processes_keep_their_state_while_the_api_server_is_away(new_job: NewJob
         known_to_live(job, 3)
         seen = len(runs.events())
         lost = sorted(first)[1]
-        seconds = 2 * NEWS_SECONDS
+        seconds = 2 * UPDATE_SECONDS
         away = threading.Thread(target=job.plane.call, args=("api_away",), kwargs={"job": job.name, "seconds": seconds})
         away.start()
         for pod in first:
@@ -256,7 +256,7 @@ def test_processes_keep_their_state_below_the_minimum(new_job: NewJob, tmp_path:
         runs.not_yet.add(replacement)
         job.delete_pod(lost)
         job.wait(lambda view: rendezvous(view).get("phase") == "Forming", "the round to be over")
-        time.sleep(NEWS_SECONDS + 2)
+        time.sleep(UPDATE_SECONDS + 2)
         assert len(runs.events()) == seen
         runs.not_yet.clear()
         assert pids(runs, 2, seen)[stays] == first[stays]

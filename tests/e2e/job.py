@@ -306,7 +306,7 @@ class Job:
     ) -> Object:
         """The condition, once it has this status, `message` is part of its message, and `reason`, if given, its reason.
 
-        The operator paces messages: what pods and the command line tool already show may come to a condition later.
+        The operator debounces messages: what pods and the command line tool already show may come to a condition later.
         """
 
         def met() -> Object | None:

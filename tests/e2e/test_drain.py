@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
+"""A node that is draining: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     last, next_one = log.steps(before.group)[-1], log.steps(after.group)[0]
     assert next_one == Step(after.group, 2, 1 - rank, last.step + 1), "steps were lost, or ranks have changed"
     assert saving.restarts == 0
-    assert "whose node is about to go" in formed.reason
+    assert "whose node is draining" in formed.reason
     saving.wait_for_event("NodeDraining")
     assert "WorkerLost" not in settled(told(saving), "what was told stays")
 
@@ -82,7 +82,7 @@ def test_the_notice_of_a_cloud_drains_as_a_cordon_does(job: Job) -> None:
     with tainted(node, "aws-node-termination-handler/spot-itn"):
         after = job.wait_for_round(2, after=first)
         assert node not in [node_of(pod) for pod in job.member_pods()]
-    assert "whose node is about to go" in after.reason
+    assert "whose node is draining" in after.reason
     assert job.restarts == 0
 
 
@@ -96,7 +96,7 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     with cordoned(worker_nodes()), draining(job, node) as drained:
         job.wait_for_event("NodeDraining")
         seen = wait_until("who comes to be named", lambda: missing(job), TOLD_SECONDS, job.summary)
-        assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are about to go"
+        assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are draining"
         assert {one.state for one in members_of(seen, {}) if one.worker >= 2} <= {"is missing", "no pod"}
         assert job.told(first) is None, "somebody was evicted within the grace"
         job.patch(json.dumps({"spec": {"drain": {"graceSeconds": GRACE_SECONDS}}}))

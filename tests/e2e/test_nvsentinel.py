@@ -35,7 +35,7 @@ def test_workers_leave_a_faulty_node_by_themselves(job: Job, mode: Mode) -> None
         after = job.wait_for_round(2, after=first)
         job.wait_for_training(2, other_than=before)
         assert node not in [node_of(pod) for pod in job.member_pods()]
-    assert "whose node is about to go" in after.reason
+    assert "whose node is draining" in after.reason
     assert (drainer.refused > 0) is (mode is Mode.IMMEDIATE), "no eviction was granted before others had come"
     assert job.restarts == 0
     assert "WorkerLost" not in settled(told(job), "what was told stays")
@@ -49,7 +49,7 @@ def test_a_taint_without_a_cordon_drains_the_jobs_that_name_it(job: Job) -> None
     with quarantined(node, job.namespace, Mode.ALLOW_COMPLETION, cordons=False, taint=taint) as drainer:
         wait_until("the node to be drained", drainer.is_drained, DRAINED_SECONDS, job.summary)
         job.wait_for_round(2, after=first)
-    job.wait_for_event("NodeDraining", f"its node {node} is about to go ({TAINT})")
+    job.wait_for_event("NodeDraining", f"its node {node} is draining ({TAINT})")
     assert job.restarts == 0
 
 

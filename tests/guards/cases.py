@@ -18,7 +18,7 @@ def imports(breaks: str, module: str | tuple[str, ...], line: str, *says: str) -
 
 PURE_LAYERS = (
     "core/elasticjob/rendezvous/losses.py",
-    "operator/elasticjob_operator/job/pace.py",
+    "operator/elasticjob_operator/job/debounce.py",
     "operator/elasticjob_operator/objects/command.py",
     "sidecar/elasticjob_sidecar/membership/scripts.py",
     "cli/elasticjob_cli/why/causes.py",
@@ -83,7 +83,7 @@ QUICK = (
     case("release-check TAG=v9.9.9", "there are no notes", CHANGELOG, "# Changelog", "# Changes",
          "no section '## [9.9.9]"),
     imports("a clock in each part's pure layers", PURE_LAYERS, "import time",
-            "elasticjob.rendezvous.losses -> time", "elasticjob_operator.job.pace -> time",
+            "elasticjob.rendezvous.losses -> time", "elasticjob_operator.job.debounce -> time",
             "elasticjob_operator.objects.command -> time", "elasticjob_sidecar.membership.scripts -> time",
             "elasticjob_cli.why.causes -> time"),
     imports("a clock inside a function", "sidecar/elasticjob_sidecar/membership/view.py",

@@ -93,7 +93,7 @@ def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: PodKeys) -
     drain = sum(w.draining for w in alive if w.member in state.participants)
     most = 0 if spec.suspend or state.phase is RendezvousPhase.CLOSED else spec.replicas + spec.spares + drain
     if new and len(alive) + len(new) > most:
-        wanted = f"{spec.replicas} workers, {spec.spares} spares and {drain} whose nodes are about to go"
+        wanted = f"{spec.replicas} workers, {spec.spares} spares and {drain} whose nodes are draining"
         yield f"{len(new)} pods are made beside {len(alive)} for {wanted}"
 
 

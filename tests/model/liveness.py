@@ -208,7 +208,7 @@ def _must_be_whole(spec: Spec, state: State, roster: Roster, calm: Calm) -> None
     if calm is Calm.WELL and {worker.member for worker in roster.kept} != set(state.participants):
         raise Violation(f"round {state.round} is formed, and somebody is for ever left out")
     if calm is Calm.WELL and any(worker.draining for worker in roster.kept):
-        raise Violation(f"round {state.round} is formed, and members stay where nodes are about to go")
+        raise Violation(f"round {state.round} is formed, and members stay where nodes are draining")
 
 
 def must_have_spares(spec: Spec, state: State, roster: Roster) -> None:

@@ -30,7 +30,7 @@ FILES = {
     "operator evictions": "operator/job/test_evictions.py",
     "operator network": "operator/job/test_network.py",
     "operator measurements": "operator/job/test_measurements.py",
-    "operator pace": "operator/job/test_pace.py",
+    "operator debounce": "operator/job/test_debounce.py",
     "operator quota": "operator/job/test_quota.py",
     "operator reconciler": "operator/test_reconciler.py",
     "operator records": "operator/job/test_records.py",

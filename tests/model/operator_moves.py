@@ -191,7 +191,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "ignored": ("the policy says that its failure does not count", matches(PolicyAction.IGNORE, 0)),
     "counted": ("the policy says that its failure counts", matches(PolicyAction.COUNT, 2)),
     "outdated": ("it is of another template than the job's", is_outdated),
-    "draining": ("its node is about to go, or stays after all", is_draining),
+    "draining": ("its node is draining, or stays after all", is_draining),
     "hangs": ("its training hangs, and is to be restarted", hangs),
     "cut off": ("it and rank 0 do not reach each other, or do again", is_cut_off),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),

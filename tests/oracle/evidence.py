@@ -37,7 +37,7 @@ class Step:
 
     @cached_property
     def room_with_spares(self) -> int:
-        """How many workers are kept, one more for each member whose node is about to go; without places there are no
+        """How many workers are kept, one more for each member whose node is draining; without places there are no
         spares."""
         draining = sum(one.draining for one in self.kept if self.keeps_its_place(self.before, one))
         return self.room + self.spec.spares + draining if self.room else 0
@@ -90,8 +90,8 @@ class Step:
 
     def have_places(self, state: State) -> list[Worker]:
         """Those that have joined since the last round of `state`, as far as its members leave them places: members
-        first, then by index, and last those whose nodes are about to go. Beyond that a newcomer takes the place of a
-        member whose node is about to go, if its own is not: in the next round, so that both are counted while one
+        first, then by index, and last those whose nodes are draining. Beyond that a newcomer takes the place of a
+        member whose node is draining, if its own is not: in the next round, so that both are counted while one
         stands. So does one with a place whom the size of the next round leaves over, once no other may come into it."""
         joined = self.joined(state.last_formed)
         members = [one for one in self.kept if self.keeps_its_place(state, one)]

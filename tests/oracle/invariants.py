@@ -58,7 +58,7 @@ def moves_are_in_the_table(step: Step) -> Iterator[str]:
 def formed_of_who_joined(step: Step) -> Iterator[str]:
     """A round is formed of exactly the workers that have joined since the last round, each with its present id, as far
     as there are places and the size is allowed. Members of the last round come first, then others by index; workers on
-    nodes that are about to go come last."""
+    draining nodes come last."""
     if not newly_formed(step.before, step.after):
         return
     number, members = step.after.round, step.after.participants
@@ -128,7 +128,7 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     """A formed round ends at once when a member is lost, leaves, has another id, joins again or hangs. Otherwise it
     ends when the next stage begins, at once when a restart is requested, or when newcomers have joined that have a
-    place in a larger round or take the place of a member on a node that is about to go. Once a member has finished,
+    place in a larger round or take the place of a member on a draining node. Once a member has finished,
     neither a restart nor newcomers end it."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
@@ -247,7 +247,7 @@ def replaced_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def _has_no_room(step: Step, worker: Worker) -> bool:
-    """One whose node is about to go is no spare; as a member it has no room either once the round has ended and others
+    """One whose node is draining is no spare; as a member it has no room either once the round has ended and others
     have all places, or those of a round that is as large without it as somebody has come."""
     kept, members = step.kept, _members(step)
     if not step.keeps_its_place(step.before, worker):

@@ -44,8 +44,8 @@ def log_in(access: ClusterAccess) -> UserCredentials:
     if token := user.text("token") or _token_file(user) or _id_token(user):
         return UserCredentials(f"Bearer {token}", certificate, key)
     if user.body.get("exec"):
-        said = _run(_object(user, "exec"), access)
-        return said if said.certificate else said._replace(certificate=certificate, key=key)
+        answer = _run(_object(user, "exec"), access)
+        return answer if answer.certificate else answer._replace(certificate=certificate, key=key)
     if name := user.text("username"):
         pair = base64.b64encode(f"{name}:{user.text('password')}".encode()).decode()
         return UserCredentials(f"Basic {pair}", certificate, key)
@@ -110,8 +110,8 @@ def _run(program: Entry, access: ClusterAccess) -> UserCredentials:
     if done.returncode:
         raise CliError(f"the login program {command} failed with exit code {done.returncode}; {_hint(program)}")
     try:
-        said = json.loads(done.stdout)
-        return _credentials(said["status"])
+        answer = json.loads(done.stdout)
+        return _credentials(answer["status"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CliError(f"the login program {command} printed no ExecCredential of {version}") from error
 

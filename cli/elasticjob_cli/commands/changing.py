@@ -151,9 +151,9 @@ class Change:
 
     def tell_round(self, done: Look, seconds: float, **what: Any) -> None:
         """Reports the awaited round. A round that stood before was not formed by the command."""
-        told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+        subject = round_of(done.round, done.status.rendezvous.world_size).capitalize()
         stood = self.before.is_formed and done.round == self.before.round
-        self.say(f"{told} stands, as before." if stood else f"{told} formed after {length(seconds)}.")
+        self.say(f"{subject} stands, as before." if stood else f"{subject} formed after {length(seconds)}.")
         self.tell(waited=True, seconds=seconds, round=done.round, world_size=done.status.rendezvous.world_size, **what)
 
     def tell(self, *, waited: bool = False, seconds: float | None = None, **what: Any) -> None:
@@ -213,8 +213,8 @@ def _is_restarted(seen: Look) -> bool:
 def _has_stopped(session: Session, seen: Look) -> bool:
     """Whether no pod may run. status.replicas does not show that: a finished worker keeps its pod."""
     found = seen.condition("Suspended")
-    told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
-    return told and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
+    is_reported = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
+    return is_reported and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
 def _may_see_pods(result: Change) -> bool:

@@ -182,8 +182,8 @@ OPERATOR = click.option(
 def _printing(forms: tuple[str, ...], *, headers: bool) -> list[Callable[[Any], Any]]:
     found: list[Callable[[Any], Any]] = []
     if forms:
-        told = ", ".join(FORMS[form] for form in forms if form in FORMS)
-        found.append(click.option("-o", "--output", type=click.Choice(forms), help=f"Output format: {told}."))
+        described = ", ".join(FORMS[form] for form in forms if form in FORMS)
+        found.append(click.option("-o", "--output", type=click.Choice(forms), help=f"Output format: {described}."))
     if headers:
         found.append(click.option("--no-headers", is_flag=True, help="Print tables without column headers."))
     return found

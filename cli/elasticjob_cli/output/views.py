@@ -148,7 +148,7 @@ def _headline(look: Look) -> Paragraph:
 
 def _members(members: Sequence[MemberRow], addresses: Mapping[str, str | None] | None = None) -> Part:
     """The table of members. `addresses`: those of the pods, None to leave them out."""
-    told = any(one.waits is not None for one in members)
+    reports_waits = any(one.waits is not None for one in members)
     rows = [
         (
             "spare" if one.spare else one.rank,
@@ -158,13 +158,13 @@ def _members(members: Sequence[MemberRow], addresses: Mapping[str, str | None] |
             *(() if addresses is None else (addresses.get(one.pod),)),
             one.step,
             None if one.rate is None else f"{one.rate:.2f}/s",
-            *((None if one.waits is None else f"{one.waits:.0%}",) if told else ()),
+            *((None if one.waits is None else f"{one.waits:.0%}",) if reports_waits else ()),
             age(one.seconds),
             one.state,
         )
         for one in members
     ]
-    waits = [">WAITS"] if told else []
+    waits = [">WAITS"] if reports_waits else []
     where = [] if addresses is None else ["IP"]
     return table([">RANK", ">WORKER", "POD", "NODE", *where, ">STEP", ">RATE", *waits, "AGE", "STATE"], rows)
 

@@ -43,14 +43,14 @@ def plan(look: Look, replicas: int) -> str:
     if replicas > before:
         return f"{change} {FOLLOWS} {_grows(look, replicas)}"
     leaving, wanted = leavers(look, replicas), replicas - len(look.finished)
-    told = f"{names(leaving)} {'are' if len(leaving) > 1 else 'is'} told to leave" if leaving else "nobody leaves"
+    leave = f"{names(leaving)} {'are' if len(leaving) > 1 else 'is'} told to leave" if leaving else "nobody leaves"
     members = [worker for worker in leaving if worker in {one.index for one in look.members}]
     if not (look.is_formed and members):
-        return f"{change} {FOLLOWS} {told}; the round is not broken."
+        return f"{change} {FOLLOWS} {leave}; the round is not broken."
     if wanted < 1:
-        return f"{change} {FOLLOWS} {told}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
+        return f"{change} {FOLLOWS} {leave}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
     return (
-        f"{change} {FOLLOWS} {told}, round {look.round} ends, and one of {plural(wanted, 'worker')} follows. Scripts "
+        f"{change} {FOLLOWS} {leave}, round {look.round} ends, and one of {plural(wanted, 'worker')} follows. Scripts "
         f"that call wants_restart() may save before, for up to {timing.save_seconds} s."
     )
 

@@ -28,7 +28,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import moment, seconds_between
-from elasticjob_cli.reading.words import said
+from elasticjob_cli.reading.words import phrase
 from elasticjob_cli.reading.worker import WorkerView, changed_at, is_of, parsed, read_worker
 
 NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
@@ -110,7 +110,7 @@ class Look:
     @property
     def finishing(self) -> str | None:
         """Which containers the job waits for after success, in the operator's words; None if it waits for none."""
-        return self.told_of(Reason.FINISHING)
+        return self.blocker_message(Reason.FINISHING)
 
     @property
     def unfinished(self) -> int:
@@ -131,7 +131,7 @@ class Look:
     @property
     def cut_off(self) -> str:
         """Which members of the standing round do not reach rank 0, in the operator's words; empty if all do."""
-        return (self.told_of(Reason.NETWORK_FAULT) or "") if self.trains else ""
+        return (self.blocker_message(Reason.NETWORK_FAULT) or "") if self.trains else ""
 
     @property
     def cut_off_workers(self) -> frozenset[int]:
@@ -204,9 +204,9 @@ class Look:
         """The blockers with that reason, without those of spares."""
         return [one for one in self.status.blockers if one.reason == reason and not one.spares]
 
-    def told_of(self, reason: str) -> str | None:
+    def blocker_message(self, reason: str) -> str | None:
         """The operator's message about the first blocker with that reason; None without one."""
-        return next((said(one.message) for one in self.blockers_of(reason)), None)
+        return next((phrase(one.message) for one in self.blockers_of(reason)), None)
 
     def for_seconds(self, text: str | None) -> float | None:
         return seconds_between(moment(text), self.scene.now)
@@ -272,7 +272,7 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
     readings = _readings(scene, status, pods)
     for pod, key in pods.items():
         body, reading, (rank, member) = bodies.get(pod.name), readings[pod.name], members.get(key[0], (None, None))
-        record = reading.said or parsed(body, pod)
+        record = reading.content or parsed(body, pod)
         rank = rank if member and is_of(member, pod, record) else None
         worker, wait = read_worker(key, pod, reading, spec.trainer_container, made_from)
         worker = replace(worker, draining=status.draining.get(key[0]) == key[1])
@@ -287,5 +287,5 @@ def _readings(scene: Scene, status: ElasticJobStatus, pods: Mapping[Pod, PodKey]
         return {pod.name: Reading(parsed(bodies.get(pod.name), pod)) for pod in pods}
     records, job = {name: Record.read(body) for name, body in bodies.items()}, scene.job["metadata"]["name"]
     found = {pod.name: judge(records.get(pod.name), pod, key[0], job) for pod, key in pods.items()}
-    said = {name: reading.said for name, reading in found.items() if reading.said is not None}
-    return found | {name: Reading(problem=problem) for name, problem in problems_among(scene.job, said).items()}
+    contents = {name: reading.content for name, reading in found.items() if reading.content is not None}
+    return found | {name: Reading(problem=problem) for name, problem in problems_among(scene.job, contents).items()}

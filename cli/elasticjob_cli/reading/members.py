@@ -133,8 +133,8 @@ def _state(worker: WorkerView, look: Look) -> str:
         return "no pod"
     if worker.index in {member.index for member in look.status.rendezvous.finished}:
         return "finished"
-    if not look.has_ended and (said := _between_stages(worker, look)):
-        return said
+    if not look.has_ended and (between := _between_stages(worker, look)):
+        return between
     if worker.is_member and look.broken:
         return "has joined" if worker.joined else "its round has ended"
     if worker.is_member and look.trains and worker.index in look.cut_off_workers:

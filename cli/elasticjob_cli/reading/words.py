@@ -29,7 +29,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def said(*parts: str | None) -> str:
+def phrase(*parts: str | None) -> str:
     """The non-empty `parts`, on one line of limited length, without a final full stop."""
     text = plain(": ".join(part.strip() for part in parts if part and part.strip()), TEXT_LENGTH)
     return text.rstrip(".")

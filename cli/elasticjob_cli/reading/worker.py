@@ -7,7 +7,7 @@ from datetime import datetime
 from elasticjob.api import WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.reading import ABSENT, Container, Pod, PodCondition, Record, Said
+from elasticjob.reading import ABSENT, Container, Pod, PodCondition, Record, WorkerContent
 from elasticjob.reading.validity import Reading
 from elasticjob.reading.waits import Wait, wait_of
 from elasticjob.reading.workers import worker_of
@@ -28,7 +28,7 @@ class WorkerView:
     replacement: int
     pod: Pod | None = None
     body: Object | None = None
-    record: Said | None = None
+    record: WorkerContent | None = None
     worker: Worker | None = None
     wait: Wait | None = None
     rank: int | None = None
@@ -85,22 +85,22 @@ def changed_at(body: Object | None, *, status: bool) -> datetime | None:
     return max((time for time in times if time), default=None)
 
 
-def parsed(body: Object | None, pod: Pod | None) -> Said | None:
+def parsed(body: Object | None, pod: Pod | None) -> WorkerContent | None:
     """The content of a record; None if it is invalid, or belongs to another pod of this name."""
     record = None if body is None else Record.read(body, check=False)
-    return record.said if record and pod and pod.uid in record.owners else None
+    return record.content if record and pod and pod.uid in record.owners else None
 
 
 def read_worker(
     pod_key: PodKey, pod: Pod, reading: Reading, trainer: str, made_from: str
 ) -> tuple[Worker, Wait | None]:
     """The worker as the operator reads it, and why its pod does not do its part."""
-    asked = reading.said is not None and reading.said.request is not None
+    asked = reading.content is not None and reading.content.request is not None
     wait = wait_of(pod, trainer, asked=asked)
     return worker_of(pod, pod_key, reading, trainer, made_from, wait), wait
 
 
-def is_of(member: Member, pod: Pod, record: Said | None) -> bool:
+def is_of(member: Member, pod: Pod, record: WorkerContent | None) -> bool:
     """Whether this pod is the one that was in the round, and not its replacement. The ids of members whose pods were
     made together begin with the same batch, which each pod names."""
     if record is not None:

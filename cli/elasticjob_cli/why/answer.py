@@ -35,7 +35,7 @@ class Explanation:
 
     @property
     def paragraph(self) -> str:
-        return " ".join(part for part in (self.now, *_told(self), self.follows) if part)
+        return " ".join(part for part in (self.now, *_sentences_of(self), self.follows) if part)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"paragraph": self.paragraph}
@@ -60,15 +60,15 @@ def answer(look: Look) -> Explanation:
     )
 
 
-def _told(answer: Explanation) -> list[str]:
+def _sentences_of(answer: Explanation) -> list[str]:
     """One sentence for each cause of the job, and one for all causes of workers, followed by each remedy once."""
-    told = [f"{one.sentence} {one.remedy}".strip() for one in answer.causes if not one.workers]
+    sentences = [f"{one.sentence} {one.remedy}".strip() for one in answer.causes if not one.workers]
     kept = [one for one in answer.causes if one.workers]
     if kept:
         verb, word = ("trains", "without") if answer.trains else ("waits", "for")
         clauses = f"; and {word} ".join(one.sentence for one in kept)
-        told.append(f"It {verb} {word} {clauses}.")
-    return told + list(dict.fromkeys(one.remedy for one in kept if one.remedy))
+        sentences.append(f"It {verb} {word} {clauses}.")
+    return sentences + list(dict.fromkeys(one.remedy for one in kept if one.remedy))
 
 
 def _now(look: Look) -> str:
@@ -77,8 +77,8 @@ def _now(look: Look) -> str:
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
         if look.finishing:
-            told = round_of(look.round, len(look.status.rendezvous.participants))
-            return f"{told.capitalize()} has ended in success."
+            subject = round_of(look.round, len(look.status.rendezvous.participants))
+            return f"{subject.capitalize()} has ended in success."
         if look.cut_off:
             return f"Round {look.round} stands {_size(look)}; it formed {since} ago, and may take no steps."
         if look.starts:
@@ -100,10 +100,10 @@ def _size(look: Look) -> str:
     gone = set() if look.is_blind else members & {worker.index for worker in look.missing}
     size = len(members - gone)
     finished = len(members & look.finished)
-    told = f"with {size} of {plural(look.spec.replicas, 'worker')}"
+    text = f"with {size} of {plural(look.spec.replicas, 'worker')}"
     if look.is_full:
-        told = f"at full size, with {plural(size, 'worker')}"
-    return told + (f", of which {finished} {'has' if finished == 1 else 'have'} finished" if finished else "")
+        text = f"at full size, with {plural(size, 'worker')}"
+    return text + (f", of which {finished} {'has' if finished == 1 else 'have'} finished" if finished else "")
 
 
 def _follows(look: Look, found: tuple[Cause, ...]) -> str:
@@ -124,10 +124,10 @@ def _spares(look: Look, found: tuple[Cause, ...]) -> str:
     if not absent:
         return ""
     missing = "A spare is" if sum(len(one.workers) for one in absent) == 1 else "Spares are"
-    told = "; and ".join(one.sentence for one in absent)
+    sentences = "; and ".join(one.sentence for one in absent)
     known = {"", *(one.remedy for one in found)}
     remedies = dict.fromkeys(one.remedy for one in absent if one.remedy not in known)
-    return " ".join([f"{missing} missing: {told}.", *remedies])
+    return " ".join([f"{missing} missing: {sentences}.", *remedies])
 
 
 def _next(look: Look, found: tuple[Cause, ...]) -> str:
@@ -143,10 +143,10 @@ def _next(look: Look, found: tuple[Cause, ...]) -> str:
 def _next_round(look: Look) -> str:
     newcomers = [worker.index for worker in look.newcomers]
     wait = "has joined and waits" if len(newcomers) == 1 else "have joined and wait"
-    told = f"{names(newcomers).capitalize()} {wait} for the next round, which"
+    subject = f"{names(newcomers).capitalize()} {wait} for the next round, which"
     if look.awaited_size:
-        return f"{told} needs {look.awaited_size} workers: spec.sizes allows none between."
-    return f"{told} is opened {_left(look, look.newcomers, 1)}."
+        return f"{subject} needs {look.awaited_size} workers: spec.sizes allows none between."
+    return f"{subject} is opened {_left(look, look.newcomers, 1)}."
 
 
 def _when(look: Look, found: tuple[Cause, ...]) -> str:

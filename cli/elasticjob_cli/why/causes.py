@@ -35,8 +35,10 @@ def causes_of(look: Look) -> list[Cause]:
     """All causes, the job's own first, in the order of the table."""
     found: list[Cause] = []
     for row in OF_JOB:
-        if said := row.test(look):
-            found.append(Cause(row.reason, said, row.sentence.format(said=said), remedy_of(row), covers=row.covers))
+        if message := row.test(look):
+            found.append(
+                Cause(row.reason, message, row.sentence.format(message=message), remedy_of(row), covers=row.covers)
+            )
             if row.covers:
                 return found
     if look.is_blind:
@@ -53,21 +55,21 @@ def absent_spares(look: Look) -> list[Cause]:
 def _of_workers(workers: Iterable[WorkerView], look: Look, *, makes_pods: bool = True) -> list[Cause]:
     groups: dict[tuple[WorkerRow, str], list[int]] = {}
     for worker in workers:
-        row, said = _cause_of(worker, look)
+        row, message = _cause_of(worker, look)
         if row.reason is Reason.POD_MISSING and not makes_pods:
             continue
-        groups.setdefault((row, said), []).append(worker.index)
+        groups.setdefault((row, message), []).append(worker.index)
     ordered = sorted(groups.items(), key=lambda item: (OF_WORKER.index(item[0][0]), item[1]))
-    return [_made(row, said, tuple(indices)) for (row, said), indices in ordered]
+    return [_made(row, message, tuple(indices)) for (row, message), indices in ordered]
 
 
 def _cause_of(worker: WorkerView, look: Look) -> tuple[WorkerRow, str]:
     """The first row that holds. One always does, for a worker without a pod, with a starting pod, or with a running
     pod."""
-    return next((row, said) for row in OF_WORKER if (said := row.test(worker, look)))
+    return next((row, message) for row in OF_WORKER if (message := row.test(worker, look)))
 
 
-def _made(row: WorkerRow, said: str, workers: tuple[int, ...]) -> Cause:
+def _made(row: WorkerRow, message: str, workers: tuple[int, ...]) -> Cause:
     words = ONE if len(workers) == 1 else SEVERAL
-    sentence = f"{names(workers)}, {row.sentence.format(said=said, **words)}"
-    return Cause(row.reason, said, sentence, remedy_of(row), workers, row.stuck)
+    sentence = f"{names(workers)}, {row.sentence.format(message=message, **words)}"
+    return Cause(row.reason, message, sentence, remedy_of(row), workers, row.stuck)

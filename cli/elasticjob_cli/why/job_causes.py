@@ -10,7 +10,7 @@ from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length
-from elasticjob_cli.reading.words import names, said
+from elasticjob_cli.reading.words import names, phrase
 
 LEFT_SECONDS = 3600.0  # an operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
@@ -23,7 +23,7 @@ def being_deleted(look: Look) -> str | None:
         return None
     held = ", ".join(meta.get("finalizers") or ()) or "nothing"
     seconds = length(look.for_seconds(meta["deletionTimestamp"])) or "0 s"
-    return said(f"for {seconds}, and held by {held}")
+    return phrase(f"for {seconds}, and held by {held}")
 
 
 def complete(look: Look) -> str | None:
@@ -49,7 +49,7 @@ def two_installations(look: Look) -> str | None:
     """The message of the operator that leaves the job to another one."""
     left = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
     passed = look.for_seconds(event_time(left[-1])) if left else None
-    return said(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
+    return phrase(left[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
 
 
 def managed_elsewhere(look: Look) -> str | None:
@@ -81,7 +81,7 @@ def no_operator(look: Look) -> str | None:
 
 
 def no_rights(look: Look) -> str | None:
-    if refused := look.told_of(Reason.OPERATOR_WITHOUT_RIGHTS):
+    if refused := look.blocker_message(Reason.OPERATOR_WITHOUT_RIGHTS):
         return refused
     behind = look.behind_since
     if behind is None or not look.scene.leader.beats:
@@ -105,13 +105,13 @@ def gang_waits(look: Look) -> str | None:
     """The message if a gang lacks quota. None if a worse cause keeps workers away, or if some workers have quota and
     have not joined: their pods are examined then."""
     found = _gang(look)
-    return said(found.message) if found and found.passes else None
+    return phrase(found.message) if found and found.passes else None
 
 
 def gang_refused(look: Look) -> str | None:
     """The same, if somebody has to repair something."""
     found = _gang(look)
-    return said(found.message) if found and not found.passes else None
+    return phrase(found.message) if found and not found.passes else None
 
 
 def _gang(look: Look) -> Blocker | None:
@@ -129,10 +129,10 @@ def storeless_rank_0(look: Look) -> str | None:
 def finishing(look: Look) -> str | None:
     """With the time left as far as it is known: a new leader begins to count again."""
     found = next(iter(look.blockers_of(Reason.FINISHING)), None)
-    if found is None or look.told_of(Reason.CONTAINER_FAILED) or look.has_ended:
+    if found is None or look.blocker_message(Reason.CONTAINER_FAILED) or look.has_ended:
         return None
     left = look.spec.finish_seconds - (look.for_seconds(found.since) or 0.0)
-    return f"{said(found.message)}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
+    return f"{phrase(found.message)}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
 
 
 def network_fault(look: Look) -> str | None:
@@ -144,7 +144,7 @@ def sidecars_not_ready(look: Look) -> str | None:
 
 
 def no_steps(look: Look) -> str | None:
-    return look.told_of(Reason.HUNG) if look.is_formed else None
+    return look.blocker_message(Reason.HUNG) if look.is_formed else None
 
 
 def device_unhealthy(look: Look) -> str | None:

@@ -16,7 +16,7 @@ from elasticjob.terms import Loss, RequestCause, RequestType
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
-from elasticjob_cli.reading.words import said
+from elasticjob_cli.reading.words import phrase
 from elasticjob_cli.reading.worker import WorkerView
 
 SIDECAR_STARTS_SECONDS = 10.0
@@ -53,7 +53,7 @@ def held_back(worker: WorkerView, look: Look) -> str | None:
     if worker.pod is not None:
         return None
     kept = (one for one in look.status.blockers if one.reason == Reason.POD_BACK_OFF and worker.index in one.workers)
-    return next((said(one.message) for one in kept), None)
+    return next((phrase(one.message) for one in kept), None)
 
 
 def no_pod(worker: WorkerView, look: Look) -> str | None:
@@ -77,9 +77,9 @@ def gated(worker: WorkerView, look: Look) -> str | None:
 def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
     if worker.pod is None or _kept_by(worker, Reason.CLAIM_NOT_READY) is None:
         return None
-    told = said(worker.scheduling.message)
+    message = phrase(worker.scheduling.message)
     if "persistentvolumeclaims" in look.scene.hidden:
-        return told
+        return message
     there = {claim["metadata"]["name"]: claim for claim in look.scene.claims}
     for name in worker.pod.claims:
         phase = there.get(name, {}).get("status", {}).get("phase")
@@ -87,21 +87,21 @@ def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
             return f"there is no PersistentVolumeClaim {name}"
         if phase != "Bound":
             events = events_of(look.scene, "PersistentVolumeClaim", name)
-            return said(f"the PersistentVolumeClaim {name} is {phase}", events[-1]["message"] if events else "")
-    return told
+            return phrase(f"the PersistentVolumeClaim {name} is {phase}", events[-1]["message"] if events else "")
+    return message
 
 
 def avoiding(worker: WorkerView, look: Look) -> str | None:
     """If the pod is excluded from nodes, which may have room."""
-    told, nodes = unschedulable(worker, look), sorted(worker.pod.kept_off) if worker.pod else []
-    if told is None or not nodes:
+    message, nodes = unschedulable(worker, look), sorted(worker.pod.avoided_nodes) if worker.pod else []
+    if message is None or not nodes:
         return None
-    return said(told, f"spec.avoidNodes.required rules out {first_few(nodes)}")
+    return phrase(message, f"spec.avoidNodes.required rules out {first_few(nodes)}")
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:
     kept = _kept_by(worker, Reason.UNSCHEDULABLE)
-    return kept and said(worker.scheduling.message or kept)
+    return kept and phrase(worker.scheduling.message or kept)
 
 
 def pull_secret(worker: WorkerView, look: Look) -> str | None:
@@ -110,32 +110,32 @@ def pull_secret(worker: WorkerView, look: Look) -> str | None:
         return None
     for event in reversed(_events(worker, look)):
         if event.get("reason") == "FailedToRetrieveImagePullSecret":
-            return said(event["message"].partition(";")[0])
+            return phrase(event["message"].partition(";")[0])
     return why if NO_ENTRY.search(why) else None
 
 
 def container_error(worker: WorkerView, look: Look) -> str | None:
-    if told := _at_fault(worker, Reason.CONTAINER_ERROR):
-        return told
+    if message := _at_fault(worker, Reason.CONTAINER_ERROR):
+        return message
     for one in worker.pod.containers if worker.pod else ():  # between two tries the container is shown as crashing
         end = one.ended or one.crashed_before
         if end and end.reason in NEVER_RAN:
-            return said(end.reason, end.said)
+            return phrase(end.reason, end.message)
     return None
 
 
 def init_crashes(worker: WorkerView, look: Look) -> str | None:
-    told = _kept_by(worker, Reason.INIT_CRASHES)
-    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
+    message = _kept_by(worker, Reason.INIT_CRASHES)
+    return message and phrase(_times(worker.wait.crashes if worker.wait else 0), message)
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
     """For this project's sidecar, not one of the template's."""
-    told, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
+    message, sidecar = _kept_by(worker, Reason.SIDECAR_CRASHES), worker.container(SIDECAR)
     end = sidecar.last_end
-    if told is None or not (sidecar.reason == CRASHES or sidecar.ended):
+    if message is None or not (sidecar.reason == CRASHES or sidecar.ended):
         return None
-    return said(_times(sidecar.restarts), end.told if end else "")
+    return phrase(_times(sidecar.restarts), end.summary if end else "")
 
 
 def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
@@ -145,8 +145,8 @@ def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
 
 
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
-    told = _kept_by(worker, Reason.TRAINER_CRASHES)
-    return told and said(_times(worker.wait.crashes if worker.wait else 0), told)
+    message = _kept_by(worker, Reason.TRAINER_CRASHES)
+    return message and phrase(_times(worker.wait.crashes if worker.wait else 0), message)
 
 
 def volume(worker: WorkerView, look: Look) -> str | None:
@@ -172,8 +172,8 @@ def starting(worker: WorkerView, look: Look) -> str | None:
             return f"its init container {one.name} runs for {length(look.for_seconds(one.since))}"
     pulls = [event for event in _events(worker, look) if event.get("reason") in ("Pulling", "Pulled")]
     if pulls and pulls[-1]["reason"] == "Pulling":
-        return said(pulls[-1]["message"]) + f" for {length(look.for_seconds(event_time(pulls[-1])))}"
-    return said("it is being set up", worker.container(look.spec.trainer_container).reason)
+        return phrase(pulls[-1]["message"]) + f" for {length(look.for_seconds(event_time(pulls[-1])))}"
+    return phrase("it is being set up", worker.container(look.spec.trainer_container).reason)
 
 
 def storeless(worker: WorkerView, look: Look) -> str | None:
@@ -217,13 +217,13 @@ def no_torchrun(worker: WorkerView, look: Look) -> str | None:
     is_missing = worker in look.missing
     silent = [one for one in look.missing if _never_spoke(one, look)] if is_missing else [worker]
     ran = min(_runs_for(one, look) for one in silent)
-    told = f"{length(ran) or '0 s'}: {unspoken(one.index for one in silent)}"
+    text = f"{length(ran) or '0 s'}: {unspoken(one.index for one in silent)}"
     if not is_missing or look.trains or len(look.joined) >= look.least:
-        return told
+        return text
     limit, seconds = "spec.rendezvous.startTimeoutSeconds", look.spec.rendezvous.start_timeout_seconds
     if any(_comes(one, look) for one in look.missing):
-        return f"{told}; once all pods run {limit} leaves {length(seconds)}"
-    return f"{told}; {limit} leaves {length(max(0.0, seconds - ran)) or '0 s'}"
+        return f"{text}; once all pods run {limit} leaves {length(seconds)}"
+    return f"{text}; {limit} leaves {length(max(0.0, seconds - ran)) or '0 s'}"
 
 
 def _comes(worker: WorkerView, look: Look) -> bool:
@@ -255,14 +255,14 @@ def _runs(worker: WorkerView, look: Look) -> bool:
 
 def _kept_by(worker: WorkerView, reason: Reason) -> str | None:
     """The pod's message, if `reason` is why it does not do its part, as the operator reads it too."""
-    return said(worker.wait.said) if worker.wait and worker.wait.reason is reason else None
+    return phrase(worker.wait.message) if worker.wait and worker.wait.reason is reason else None
 
 
 def _at_fault(worker: WorkerView, reason: Reason) -> str | None:
     """The same, with more of the kubelet's message about the container: the cause may be at its end."""
-    if worker.pod is None or (told := _kept_by(worker, reason)) is None:
+    if worker.pod is None or (message := _kept_by(worker, reason)) is None:
         return None
-    return next((said(one.reason, one.message or one.image) for one in worker.pod.containers if one.fault), told)
+    return next((phrase(one.reason, one.message or one.image) for one in worker.pod.containers if one.fault), message)
 
 
 def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> str | None:
@@ -270,7 +270,7 @@ def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> st
     if worker.pod is None or _runs(worker, look):
         return None
     found = [event for event in _events(worker, look) if event.get("reason") in reasons]
-    return said(found[-1]["message"]) if found else None
+    return phrase(found[-1]["message"]) if found else None
 
 
 def _events(worker: WorkerView, look: Look) -> list[Object]:

@@ -59,5 +59,5 @@ class WorkerRow(NamedTuple):
 
 def remedy_of(row: JobRow | WorkerRow) -> str:
     """What to do about the cause, as a sentence: the row's own remedy, or that of the status; empty if it has none."""
-    told = row.remedy or REMEDIES.get(row.reason, "")
-    return told[:1].upper() + told[1:].removesuffix(".") + "." if told else ""
+    remedy = row.remedy or REMEDIES.get(row.reason, "")
+    return remedy[:1].upper() + remedy[1:].removesuffix(".") + "." if remedy else ""

@@ -10,4 +10,4 @@ from elasticjob.reading.container import ABSENT, Container, Termination
 from elasticjob.reading.devices import Device
 from elasticjob.reading.node import Labels, Node, Taint
 from elasticjob.reading.pod import Pod, PodCondition
-from elasticjob.reading.record import Record, Said
+from elasticjob.reading.record import Record, WorkerContent

@@ -27,24 +27,24 @@ STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container 
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """How a container ended. `said`: the last line of its termination message. Messages about a missing plug-in or
+    """How a container ended. `message`: the last line of its termination message. Messages about a missing plug-in or
     shell are replaced by their meaning."""
 
     code: int
     reason: str = "Error"
-    said: str = ""
+    message: str = ""
 
     @classmethod
     def read(cls, body: Object) -> "Termination":
         code, message = body.get("exitCode", 0), body.get("message") or ""
-        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(_without_shell(message))
-        return shared(cls(code, word(body.get("reason", "Error")), said))
+        message = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(_without_shell(message))
+        return shared(cls(code, word(body.get("reason", "Error")), message))
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """`exit code 1: the last line of its message`, with the reason if that is more specific than `Error`."""
         code = f"exit code {self.code}" + ("" if self.reason in ("Error", "Completed") else f", {self.reason}")
-        return f"{code}: {self.said}" if self.said else code
+        return f"{code}: {self.message}" if self.message else code
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +70,20 @@ class Container:
     def read(cls, body: Object, *, is_init: bool) -> "Container":
         states, last = body.get("state") or {}, (body.get("lastState") or {}).get("terminated")
         state: State = next((one for one in STATES if one in states), "")
-        said: Object = states.get(state) or {}
+        details: Object = states.get(state) or {}
         waits = state == "waiting"
         found = cls(
             name=word(body["name"]),
             is_init=is_init,
             image=word(body.get("image")),
             state=state,
-            reason=word(said.get("reason")) if waits else "",
-            message=sentence(_without_shell(said.get("message") or "")) if waits else "",
-            since=said.get("startedAt") or "" if state == "running" else "",
+            reason=word(details.get("reason")) if waits else "",
+            message=sentence(_without_shell(details.get("message") or "")) if waits else "",
+            since=details.get("startedAt") or "" if state == "running" else "",
             restarts=body.get("restartCount", 0),
             started=bool(body.get("started")),
             ready=body.get("ready"),
-            ended=Termination.read(said) if state == "terminated" else None,
+            ended=Termination.read(details) if state == "terminated" else None,
             ended_before=Termination.read(last) if last else None,
         )
         return shared(found)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from elasticjob.api import INDEX_LABEL, JOB_LABEL
 from elasticjob.objects import Object
 from elasticjob.pods import (
+    AVOIDED_NODES,
     BATCH,
     DISRUPTIONS,
     JOB_UID,
-    KEPT_OFF,
     KUEUE,
     OVER_ITS_LIMIT,
     QUEUE_LABEL,
@@ -43,9 +43,9 @@ class Pod:
 
     `version`: its resourceVersion. `job`, `index`, `queue`: from its labels, empty if absent. `owners`: the UIDs of its
     owners. `deleting`: the deletionTimestamp, `created`: the creationTimestamp, both in RFC 3339. `made_from`: the hash
-    of the settings that the operator made it from. `kept_off`: the nodes it must not run on. `workload`: the Workload
-    whose quota it takes. `batch`, `job_uid`: from the sidecar's environment. These five are None or empty for a pod
-    that the operator did not make. `staying`: the init containers that run as long as the pod. `deadline`:
+    of the settings that the operator made it from. `avoided_nodes`: the nodes it must not run on. `workload`: the
+    Workload whose quota it takes. `batch`, `job_uid`: from the sidecar's environment. These five are None or empty for
+    a pod that the operator did not make. `staying`: the init containers that run as long as the pod. `deadline`:
     activeDeadlineSeconds. `claims`: the PersistentVolumeClaims that it names. `containers`: all of them, init
     containers first. `unhealthy`: its unhealthy devices, or the first few of them.
     """
@@ -62,7 +62,7 @@ class Pod:
     deleting: str
     finalizers: tuple[str, ...]
     made_from: str | None
-    kept_off: frozenset[str]
+    avoided_nodes: frozenset[str]
     workload: str
     batch: str | None
     job_uid: str | None
@@ -100,7 +100,7 @@ class Pod:
             deleting=word(meta.get("deletionTimestamp")),
             finalizers=shared(tuple(meta.get("finalizers") or ())),
             made_from=None if made_from is None else word(made_from),
-            kept_off=shared(frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))),
+            avoided_nodes=shared(frozenset(filter(None, annotations.get(AVOIDED_NODES, "").split(",")))),
             workload=shared(word(annotations.get(WORKLOAD))),
             batch=set_in_sidecar.get(BATCH),
             job_uid=None if job_uid is None else word(job_uid),
@@ -147,8 +147,8 @@ class Pod:
         containers were last reported ready. A live kubelet reports both together, except for an unmet readiness gate,
         which it names."""
         ready = self.condition("Ready")
-        said = [ready.status, self.condition("ContainersReady").status]
-        return said == ["False", "True"] and ready.reason != "ReadinessGatesNotReady"
+        statuses = [ready.status, self.condition("ContainersReady").status]
+        return statuses == ["False", "True"] and ready.reason != "ReadinessGatesNotReady"
 
     @property
     def disruption(self) -> PodCondition | None:

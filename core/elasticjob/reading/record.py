@@ -17,7 +17,7 @@ REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # fields of the s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class WorkerContent:
     """The request and the status of a worker, as its schema defines them. `job`, `index`: the owner it names.
     `fingerprint`: of the sidecar's certificate, by which other sidecars know it. `certificate_problem`: why TLS cannot
     use that certificate, empty if it can."""
@@ -36,7 +36,7 @@ class Said:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """`version`: its resourceVersion. `generation` grows with each request. `job`: from its label. `owners`: the UIDs
-    of its owners. `said`: None if it does not match its schema; `problem` says why."""
+    of its owners. `content`: None if it does not match its schema; `problem` says why."""
 
     name: str
     namespace: str
@@ -45,21 +45,21 @@ class Record:
     generation: int
     job: str
     owners: tuple[str, ...]
-    said: Said | None
+    content: WorkerContent | None
     problem: str = ""
 
     @classmethod
     def read(cls, body: Object, known: "Record | None" = None, *, check: bool = True) -> "Record":
         """Read an ElasticWorker. `known`: its previous form, whose unchanged parts are not checked again. `check`:
         whether to check its certificate, which costs half a millisecond."""
-        meta, said, problem = body["metadata"], None, ""
+        meta, content, problem = body["metadata"], None, ""
         if known is not None and known.uid != meta.get("uid"):
             known = None
         try:
-            if known is not None and known.said and known.generation == meta.get("generation"):
-                said = replace(known.said, status=_status(ElasticWorkerStatus.parse(body.get("status"))))
+            if known is not None and known.content and known.generation == meta.get("generation"):
+                content = replace(known.content, status=_status(ElasticWorkerStatus.parse(body.get("status"))))
             else:
-                said = _said(ElasticWorker.parse(body), known.said if known else None, check=check)
+                content = _content(ElasticWorker.parse(body), known.content if known else None, check=check)
         except ValidationError as error:
             first = error.errors()[0]
             problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
@@ -71,33 +71,33 @@ class Record:
             generation=meta.get("generation", 0),
             job=word((meta.get("labels") or {}).get(JOB_LABEL)),
             owners=tuple(owner["uid"] for owner in meta.get("ownerReferences") or ()),
-            said=said,
+            content=content,
             problem=plain(problem, PROBLEM_LENGTH),
         )
 
     def only_reports(self, before: "Record") -> bool:
         """Whether it is `before` with another heartbeat and script's report alone."""
-        now, then = self.said, before.said
+        now, then = self.content, before.content
         if now is None or then is None or _meta_of(self) != _meta_of(before):
             return False
         return _asked_by(now) == _asked_by(then) and _rest_of(now.status) == _rest_of(then.status)
 
     @property
-    def signs(self) -> int:
+    def writes(self) -> int:
         """How often it was written, by heartbeats and by requests."""
-        return self.generation + ((self.said.status.heartbeat or 0) if self.said else 0)
+        return self.generation + ((self.content.status.heartbeat or 0) if self.content else 0)
 
 
 # what two forms of a record are compared by; parts that are the same object take no time
 _meta_of = attrgetter("uid", "generation", "job", "owners")
-_asked_by = attrgetter(*(field.name for field in fields(Said) if field.name != "status"))
+_asked_by = attrgetter(*(field.name for field in fields(WorkerContent) if field.name != "status"))
 _rest_of = attrgetter(*(field for field in ElasticWorkerStatus.model_fields if field not in REPORTED))
 
 
-def _said(worker: ElasticWorker, known: Said | None, *, check: bool) -> Said:
+def _content(worker: ElasticWorker, known: WorkerContent | None, *, check: bool) -> WorkerContent:
     spec = worker.spec
     fingerprint, problem = _certificate(spec.certificate, known, check=check)
-    return Said(
+    return WorkerContent(
         job=word(spec.job),
         index=spec.index,
         id=shared(spec.id),
@@ -115,7 +115,7 @@ def _status(status: ElasticWorkerStatus) -> ElasticWorkerStatus:
     return status.model_copy(update={"imports": shared(status.imports)}) if status.imports else status
 
 
-def _certificate(certificate: str, known: Said | None, *, check: bool) -> tuple[str, str]:
+def _certificate(certificate: str, known: WorkerContent | None, *, check: bool) -> tuple[str, str]:
     """The fingerprint of the certificate, and what is wrong with it."""
     fingerprint = ""
     try:

@@ -12,18 +12,18 @@ from typing import NamedTuple
 from elasticjob.api import MAX_SUSPECTS, RendezvousPhase
 from elasticjob.objects import Object
 from elasticjob.reading.pod import Pod
-from elasticjob.reading.record import PROBLEM_LENGTH, Record, Said
+from elasticjob.reading.record import PROBLEM_LENGTH, Record, WorkerContent
 from elasticjob.terms import RequestType
 from elasticjob.text import plain
 
 
 class Reading(NamedTuple):
-    """A pod's record, or what is wrong with it; neither if the pod has written none. `signs`: how often it was written,
-    by heartbeats and by requests."""
+    """A pod's record, or what is wrong with it; neither if the pod has written none. `writes`: how often it was
+    written, by heartbeats and by requests."""
 
-    said: Said | None = None
+    content: WorkerContent | None = None
     problem: str = ""
-    signs: int | None = None
+    writes: int | None = None
 
 
 def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading:
@@ -33,19 +33,19 @@ def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading
     """
     if record is None or pod.uid not in record.owners:
         return Reading()
-    if record.said is None:
+    if record.content is None:
         return Reading(problem=record.problem)
-    if problem := _problem_of(record.said, pod, index, job_name):
+    if problem := _problem_of(record.content, pod, index, job_name):
         return Reading(problem=plain(problem, PROBLEM_LENGTH))
-    return Reading(record.said, signs=record.signs)
+    return Reading(record.content, writes=record.writes)
 
 
-def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
+def problems_among(job: Object, records: Mapping[str, WorkerContent]) -> dict[str, str]:
     """What is wrong with records in view of the job's state, by pod name."""
     formed, ping, stage = _last_formed(job), _last_ping(job), _stage(job)
     problems = {}
-    for name, said in records.items():
-        request, ack = said.request, said.status.ack
+    for name, content in records.items():
+        request, ack = content.request, content.status.ack
         if ack is not None and ack > ping:
             problems[name] = f"status.ack is {ack}, and the last ping is {ping}"
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
@@ -56,19 +56,19 @@ def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
     return problems
 
 
-def _problem_of(said: Said, pod: Pod, index: int, job_name: str) -> str | None:
+def _problem_of(content: WorkerContent, pod: Pod, index: int, job_name: str) -> str | None:
     """What is wrong with a well-formed record; the sentence names the field."""
-    if said.job != job_name:
-        return f"spec.job is {said.job!r}, and the pod belongs to {job_name!r}"
-    if said.index != index:
-        return f"spec.index is {said.index}, and the pod is worker {index}"
-    if pod.batch is not None and said.id.partition(".")[0] != pod.batch:
-        return f"spec.id is {said.id}, and ids in this pod begin with {pod.batch}."
-    if said.certificate_problem:
-        return f"spec.certificate {said.certificate_problem}"
-    if problem := _problem_of_address(said.address, pod):
+    if content.job != job_name:
+        return f"spec.job is {content.job!r}, and the pod belongs to {job_name!r}"
+    if content.index != index:
+        return f"spec.index is {content.index}, and the pod is worker {index}"
+    if pod.batch is not None and content.id.partition(".")[0] != pod.batch:
+        return f"spec.id is {content.id}, and ids in this pod begin with {pod.batch}."
+    if content.certificate_problem:
+        return f"spec.certificate {content.certificate_problem}"
+    if problem := _problem_of_address(content.address, pod):
         return f"spec.address {problem}"
-    if (suspected := len(said.status.suspects)) > MAX_SUSPECTS:
+    if (suspected := len(content.status.suspects)) > MAX_SUSPECTS:
         return f"status.suspects names {suspected} workers, and a sidecar suspects {MAX_SUSPECTS} at most"
     return None
 

@@ -62,7 +62,7 @@ class Wait(NamedTuple):
     known and not the pod."""
 
     reason: Reason
-    said: str
+    message: str
     crashes: int = 0
     spare: bool = False
     object: str = ""
@@ -72,7 +72,7 @@ class Wait(NamedTuple):
         return "spare" if self.spare else "worker"
 
     @property
-    def is_news(self) -> bool:
+    def has_event(self) -> bool:
         """Whether to report it as an event."""
         return self.reason not in PASSING
 
@@ -86,7 +86,7 @@ class Wait(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        return "; ".join(part for part in (self.said, REMEDIES.get(self.reason)) if part)
+        return "; ".join(part for part in (self.message, REMEDIES.get(self.reason)) if part)
 
 
 def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
@@ -104,7 +104,7 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
 
 def exit_of(end: Termination | None) -> str:
     """How a container failed; empty if it has not."""
-    return joined(end.told) if end and end.code else ""
+    return joined(end.summary) if end and end.code else ""
 
 
 def joined(*parts: str | None) -> str:

@@ -28,9 +28,9 @@ def worker_of(
 ) -> Worker:
     """One pod with its record, without what depends on certificates or the job's failure policy: the operator adds
     that. `made_from`: the hash of the settings that pods are made from now. `wait`: from `wait_of`."""
-    said = reading.said
+    content = reading.content
     state, crashes, detail, kind = pod_state(pod, trainer, wait)
-    request = _request(said.request, said.node) if said and said.request else None
+    request = _request(content.request, content.node) if content and content.request else None
     disrupted = pod.disruption
     detail = detail or plain(disrupted.message if disrupted else "", DETAIL_LENGTH)
     went_on = request is not None and (request.cause == RequestCause.STARTED or request.type is RequestType.FINISH)
@@ -43,15 +43,15 @@ def worker_of(
         pod=state,
         deleting=bool(pod.deleting),
         crashes=crashes,
-        id=said.id if said else None,
+        id=content.id if content else None,
         request=request,
-        heartbeat=reading.signs,
+        heartbeat=reading.writes,
         detail=detail,
         kind=kind,
         invalid=reading.problem,
-        suspects=tuple(said.status.suspects) if said else (),
-        ack=said.status.ack or 0 if said else 0,
-        live_in=said.status.live or 0 if said else 0,
+        suspects=tuple(content.status.suspects) if content else (),
+        ack=content.status.ack or 0 if content else 0,
+        live_in=content.status.live or 0 if content else 0,
         disrupted=disrupted is not None,
         rejected=pod.was_rejected and not disrupted,
         unready=pod.is_unheard_of,
@@ -59,27 +59,27 @@ def worker_of(
     )
 
 
-def _request(said: WorkerRequest, node: str) -> Request:
+def _request(asked: WorkerRequest, node: str) -> Request:
     return Request(
-        type=said.type,
-        after=said.after or 0,
-        round=said.round or 0,
-        stage=said.stage or 1,
-        script=plain(said.script or "", WORD_LENGTH),
-        cause=said.cause or "",
-        detail=_failure(said, node),
-        kind=said.failure_kind or FailureKind.UNKNOWN,
-        live=bool(said.live),
-        last_call=said.last_call_seconds,
-        worker_lost=said.worker_lost_seconds,
+        type=asked.type,
+        after=asked.after or 0,
+        round=asked.round or 0,
+        stage=asked.stage or 1,
+        script=plain(asked.script or "", WORD_LENGTH),
+        cause=asked.cause or "",
+        detail=_failure(asked, node),
+        kind=asked.failure_kind or FailureKind.UNKNOWN,
+        live=bool(asked.live),
+        last_call=asked.last_call_seconds,
+        worker_lost=asked.worker_lost_seconds,
     )
 
 
-def _failure(said: WorkerRequest, node: str) -> str:
+def _failure(asked: WorkerRequest, node: str) -> str:
     """What failed, and on which node; also for a worker that a peer's failure stopped first, which may be the
     consequence of its own."""
-    detail = plain(said.detail or "", DETAIL_LENGTH)
-    if said.cause != RequestCause.WORKER_FAILED and not (said.cause == RequestCause.MEMBERSHIP_CHANGED and detail):
+    detail = plain(asked.detail or "", DETAIL_LENGTH)
+    if asked.cause != RequestCause.WORKER_FAILED and not (asked.cause == RequestCause.MEMBERSHIP_CHANGED and detail):
         return ""
     where = f"on {plain(node, WORD_LENGTH)}" if node else ""
     return ": ".join(part for part in (where, detail) if part)
@@ -93,8 +93,8 @@ def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int,
     found = pod.container(trainer)
     crashes, end = found.restarts, found.ended
     if pod.phase == "Failed":
-        if said := joined(pod.reason, pod.message):
-            return PodState.FAILED, crashes, said, SIGNAL if pod.reason in ENDED_BY_SIGNAL else UNKNOWN
+        if message := joined(pod.reason, pod.message):
+            return PodState.FAILED, crashes, message, SIGNAL if pod.reason in ENDED_BY_SIGNAL else UNKNOWN
         return PodState.FAILED, crashes, exit_of(end), _kind_of(end)
     if end and end.code == 0 and end.reason == "OOMKilled":
         return PodState.OOM_KILLED, crashes, end.reason, SIGNAL
@@ -103,7 +103,7 @@ def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int,
     if wait is None or (found.has_started and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
         return PodState.RUNNING, crashes, exit_of(end), _kind_of(end)
     kind = _kind_of(found.crashed_before) if wait.reason is Reason.TRAINER_CRASHES else UNKNOWN
-    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else "", kind
+    return KINDS[wait.reason].state, wait.crashes or crashes, wait.message if wait.has_event else "", kind
 
 
 def _kind_of(end: Termination | None) -> FailureKind:
@@ -112,4 +112,4 @@ def _kind_of(end: Termination | None) -> FailureKind:
         return UNKNOWN
     if end.code > SIGNALLED:
         return SIGNAL
-    return FailureKind.MESSAGE if end.said else FailureKind.EXIT_CODE
+    return FailureKind.MESSAGE if end.message else FailureKind.EXIT_CODE

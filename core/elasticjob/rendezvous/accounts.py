@@ -32,8 +32,8 @@ def better_account(state: State, workers: Iterable[Worker], lost: Mapping[int, L
     now = state.failure_kind
 
     def is_better(one: Account) -> bool:
-        is_news = one.why != state.failure and one.worker == state.failure_of
-        says_more = is_news and one.kind is now is not FailureKind.UNKNOWN
+        is_new = one.why != state.failure and one.worker == state.failure_of
+        says_more = is_new and one.kind is now is not FailureKind.UNKNOWN
         return one.kind.place < now.place or says_more
 
     found = filter(is_better, _accounts(state, workers, lost))
@@ -49,11 +49,11 @@ def _accounts(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
             continue
         if loss is not None and loss.was_member and loss.training_failed:
             yield Account(index, loss.cause, f"worker {index} lost: {loss.why}", loss.kind)
-        elif worker is not None and worker.member == member and (said := _said(state, worker)):
-            yield Account(index, *said)
+        elif worker is not None and worker.member == member and (account := _requested(state, worker)):
+            yield Account(index, *account)
 
 
-def _said(state: State, worker: Worker) -> tuple[str, str, FailureKind] | None:
+def _requested(state: State, worker: Worker) -> tuple[str, str, FailureKind] | None:
     request, name = worker.request, f"worker {worker.index}"
     if request is None:
         return None

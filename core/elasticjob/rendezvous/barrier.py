@@ -146,16 +146,16 @@ def _not_started(
     if now - since < spec.start_timeout:
         return Verdict(all_running=since)
     limit = f"within {spec.start_timeout:g} s (spec.rendezvous.startTimeoutSeconds)"
-    told = unspoken(worker.index for worker in silent)
-    why = f"{told} {limit}; {have_joined(len(roster.joined))}, and at least {least} must{_faults(silent)}"
+    subject = unspoken(worker.index for worker in silent)
+    why = f"{subject} {limit}; {have_joined(len(roster.joined))}, and at least {least} must{_faults(silent)}"
     return Verdict(failure=(Outcome.TIMEOUT, why))
 
 
 def _faults(missing: Iterable[Worker]) -> str:
     """The known faults of the awaited workers: each fault once, with the first worker that has it."""
     first = {worker.detail: worker.index for worker in sorted(missing, key=lambda one: one.index, reverse=True)}
-    told = sorted((index, fault) for fault, index in first.items() if fault)
-    return "".join(f"; worker {index}: {fault}" for index, fault in told[:FAULTS_SHOWN])
+    shown = sorted((index, fault) for fault, index in first.items() if fault)
+    return "".join(f"; worker {index}: {fault}" for index, fault in shown[:FAULTS_SHOWN])
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:

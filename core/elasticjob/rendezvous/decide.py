@@ -84,8 +84,7 @@ def replace_lost(step: Step) -> None:
 def send_away_surplus(step: Step) -> None:
     """A worker without a place that is no spare is told to leave, for good; so is an outdated one (rules 8 and 12).
 
-    A worker wanted later gets a new pod, with a growing delay while its pods come to nodes that are about to go (rule
-    16).
+    A worker wanted later gets a new pod, with a growing delay while its pods come to draining nodes (rule 16).
     """
     _send_away(step, step.roster)
 
@@ -95,7 +94,7 @@ def _send_away(step: Step, roster: Roster) -> None:
         step.replace_pod(worker.index, worker.replacement)
         is_put_off = worker.draining and not worker.outdated and worker.member not in step.state.participants
         if is_put_off and worker.index in (*roster.missing, *roster.missing_spares):
-            step.put_off(worker.index, "it came to a node that is about to go", was_member=False, ignored=True)
+            step.put_off(worker.index, "it came to a draining node", was_member=False, ignored=True)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
     present = {worker.member for worker in step.workers}

@@ -112,8 +112,8 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
 
 
 def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> Fault | None:
-    told = worker.detail and (worker.disrupted or not worker.deleting)
-    detail, kind = (f" ({worker.detail})", worker.kind) if told else ("", UNKNOWN)
+    is_explained = worker.detail and (worker.disrupted or not worker.deleting)
+    detail, kind = (f" ({worker.detail})", worker.kind) if is_explained else ("", UNKNOWN)
     if worker.deleting:
         return Loss.POD_DELETED, "its pod was deleted" + detail, kind
     if worker.rejected:

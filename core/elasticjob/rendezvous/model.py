@@ -114,7 +114,7 @@ class Worker:
 
     `disrupted`: the cluster ended the pod for a reason of its own. `rejected`: the node refused the pod before any
     container started. `outdated`: the pod was made from an earlier template. `draining`: another is to take over from
-    it, because its node is about to go or, if `unhealthy`, because a device of it is unhealthy. `unready`: the cluster
+    it, because its node is draining or, if `unhealthy`, because a device of it is unhealthy. `unready`: the cluster
     has lost contact with its node.
 
     `hung`: how the training hangs, if the round is to be restarted because of this member. `cut_off`: the link between

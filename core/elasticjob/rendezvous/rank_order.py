@@ -71,8 +71,8 @@ def in_words(spec: Spec, members: Sequence[Worker]) -> str:
     paths = [path_of(worker, len(keys)) for worker in members]
     apart = [crossings(path[depth] for path in paths) for depth in range(len(keys))]
     counts = (f"in another {key}: {many} of {len(paths)}" for key, many in zip(keys, apart, strict=True))
-    said = f"; ring neighbours {', '.join(counts)}"
+    clause = f"; ring neighbours {', '.join(counts)}"
     for depth, key in enumerate(keys):
         if unknown := sum(path[depth][-1] == "" for path in paths):
-            said += f"; workers whose nodes have no label {key}: {unknown}"
-    return said
+            clause += f"; workers whose nodes have no label {key}: {unknown}"
+    return clause

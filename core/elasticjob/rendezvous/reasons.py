@@ -38,7 +38,7 @@ def _drained(replaced: Sequence[Worker]) -> str:
     healthy, unhealthy = ([one for one in replaced if one.unhealthy is ill] for ill in (False, True))
     nodes = "nodes are" if len(healthy) > 1 else "node is"
     devices = "devices are" if len(unhealthy) > 1 else "device is"
-    parts = ((healthy, f"whose {nodes} about to go"), (unhealthy, f"whose {devices} unhealthy"))
+    parts = ((healthy, f"whose {nodes} draining"), (unhealthy, f"whose {devices} unhealthy"))
     return ", and ".join(f"{_workers(those)}, {why}" for those, why in parts if those)
 
 

@@ -26,7 +26,7 @@ UNKNOWN_SECONDS = 30.0
 # for so long a successful check of the access is valid: for new pods; for existing ones
 ACCESS_SECONDS, ACCESS_KEPT_SECONDS = 10.0, 300.0
 ENDED_SECONDS = 3600.0  # between two looks at an ended job
-GOING_SECONDS = 5.0  # an earlier job's object goes sooner, unless a finalizer holds it
+DELETING_SECONDS = 5.0  # an earlier job's object goes sooner, unless a finalizer holds it
 WITHOUT_BUDGET = (
     "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
     "set spec.drain.graceSeconds to 0"
@@ -55,7 +55,7 @@ class Access(Concern):
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._asked: Given = ("", None, 0)
-        self._looked_at, self._going_since, self._unknown_since = -math.inf, math.inf, math.inf
+        self._looked_at, self._deleting_since, self._unknown_since = -math.inf, math.inf, math.inf
         self._access_at = -math.inf  # when it was last correct
         self._came: Done | Retry | LookAgain = Done()  # the result of the last look
         self.problem: str | None = None
@@ -75,7 +75,7 @@ class Access(Concern):
         """Gives the workers their access and budget, if it is time. `soon`: pods are to be made. The rest is as for
         `give`."""
         found = report.of(Protection)
-        if not (soon or found.going or self.owes(found.budget, min_available) or self._due_in() <= 0):
+        if not (soon or found.draining or self.owes(found.budget, min_available) or self._due_in() <= 0):
             return Done()
         within, access = ACCESS_SECONDS if soon else ACCESS_KEPT_SECONDS, not report.decision.state.ended
         # the cluster warns of a budget without pods; the first pod is seen, and protected, before it is ready
@@ -127,19 +127,19 @@ class Access(Concern):
             return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
         is_known = not access or (asked[0] == self._asked[0] and now < self._access_at + within)
         self._asked, self._looked_at = asked, -math.inf  # stays so if an exception is raised
-        told = {self.problem, self.budget_problem}
+        announced = {self.problem, self.budget_problem}
         if is_known:
             self.problem = None
         given = is_known or await self._look_at_access(job, spec)
         if given and budget is not None:
             given = await self._is_budget_given(job, budget)
-        news = {self.problem, self.budget_problem} - told - {None}
+        new = {self.problem, self.budget_problem} - announced - {None}
         self._looked_at = time.monotonic()
         problem = self.budget_problem if given else self.problem
-        seconds = SOON_SECONDS if problem is None or problem in news else REFUSED_SECONDS
+        seconds = SOON_SECONDS if problem is None or problem in new else REFUSED_SECONDS
         self._came = Retry(seconds) if not given else LookAgain(seconds) if self.budget_problem else Done()
         for reason, one in (("AccessRefused", self.problem), ("BudgetRefused", self.budget_problem)):
-            if one in news:
+            if one in new:
                 self._announcer.announce(job, reason, str(one), warning=True)
         return self._came
 
@@ -175,7 +175,7 @@ class Access(Concern):
                 return False
             self.budget_problem = str(obstacle) if budget is Budget.NONE else f"{obstacle}; {WITHOUT_BUDGET}"
             return True
-        self._going_since = self._unknown_since = math.inf
+        self._deleting_since = self._unknown_since = math.inf
         self.budget_problem, self._is_number_known = None, True
         return True
 
@@ -236,7 +236,7 @@ class Access(Concern):
             await self._kube.request("POST", collection, body)
             return True
         if "deletionTimestamp" in found["metadata"]:
-            return self._is_going(what, body)
+            return self._is_being_deleted(what, body)
         if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, job):
             raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name", body)
         if own and body["kind"] == BUDGET and not self._is_number_known:
@@ -259,10 +259,10 @@ class Access(Concern):
         self.found, self._asked = number, (account, budget, number)
         return {**body, "spec": {**body["spec"], "minAvailable": number}}
 
-    def _is_going(self, what: str, body: Object) -> bool:
+    def _is_being_deleted(self, what: str, body: Object) -> bool:
         now = time.monotonic()
-        self._going_since = min(self._going_since, now)
-        if now - self._going_since >= GOING_SECONDS:
+        self._deleting_since = min(self._deleting_since, now)
+        if now - self._deleting_since >= DELETING_SECONDS:
             raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers", body)
         return False
 

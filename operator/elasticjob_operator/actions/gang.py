@@ -153,12 +153,12 @@ class Gang(Concern):
             return UNLIMITED
         shares = None if self._unseen else self._shares
         found = quota.allowance(spec, state, quota.there_of(workers), shares)
-        if not (found.unknown or found.told):
+        if not (found.unknown or found.message):
             return found
         trouble, before = self._unseen or self._refused, self._lately()
-        told = "; ".join(filter(None, (found.told, trouble.why if trouble else before)))
+        message = "; ".join(filter(None, (found.message, trouble.why if trouble else before)))
         is_fault = trouble.is_fault if trouble else bool(before) or self._is_refused()
-        return found._replace(told=told, refused=found.refused or is_fault)
+        return found._replace(message=message, refused=found.refused or is_fault)
 
     def _lately(self) -> str:
         """Why Kueue has refused the last Workload, once that is deleted."""
@@ -178,7 +178,7 @@ class Gang(Concern):
         if not self._may_have_some(job, spec):
             return Done()
         self._announce(report)
-        if not report.of(Allowance).told:
+        if not report.of(Allowance).message:
             self._refusals = Refusals()
         if self._shares is None or not self._is_fresh:
             self._within = REFUSED_SECONDS
@@ -196,7 +196,7 @@ class Gang(Concern):
             left = self._changed_at + REFUSED_SECONDS - time.monotonic() if self._refused else 0
             return LookAgain(left if left > 0 else await self._carry_out(job, spec, plan))
         self._refused = None
-        self._within = WAITING_SECONDS if report.of(Allowance).told else HELD_SECONDS
+        self._within = WAITING_SECONDS if report.of(Allowance).message else HELD_SECONDS
         return LookAgain(self._within)
 
     async def _carry_out(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> float:
@@ -222,7 +222,7 @@ class Gang(Concern):
         for share in plan.delete:
             await self._kube.delete(f"{path}/{workload_name(meta['name'], share.number)}", share.uid)
             if share.refused:
-                self._refusals.note({ASK: Answer(refusal=PodRefusal(share.said))}, time.monotonic())
+                self._refusals.note({ASK: Answer(refusal=PodRefusal(share.message))}, time.monotonic())
         for share, kept in plan.shrink:
             back = [{"name": POD_SET, "count": share.ask.workers - kept}]
             name = workload_name(meta["name"], share.number)
@@ -265,14 +265,14 @@ class Gang(Concern):
         """Announces that quota is awaited, refused or lost, each when it begins."""
         if self._announced is None:
             self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else "", False
-        told, lost = report.of(Allowance).told, any(share.lost and share.held for share in self._shares or ())
-        reason = (LOST if lost else Reason.QUOTA_PENDING) if told else ""
+        message, lost = report.of(Allowance).message, any(share.lost and share.held for share in self._shares or ())
+        reason = (LOST if lost else Reason.QUOTA_PENDING) if message else ""
         asks = any(share.waits for share in self._shares or ())
-        refused = bool(told) and not asks and (self._refusals.first is not None or self._is_refused())
+        refused = bool(message) and not asks and (self._refusals.first is not None or self._is_refused())
         before, was_refused = self._announced
         if reason and (reason != before or (refused and not was_refused)):
             warning = refused or bool(self._unseen or self._refused)
-            self._announcer.announce(report.job, reason, told, warning=warning)
+            self._announcer.announce(report.job, reason, message, warning=warning)
         self._announced = reason, refused
 
 

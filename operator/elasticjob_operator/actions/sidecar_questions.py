@@ -27,7 +27,7 @@ class SidecarQuestions(Concern):
         self._asking: dict[PodKey, asyncio.Task[None]] = {}
         self._asked_at: dict[PodKey, float] = {}
         self._troubles: Mapping[PodKey, Wait] = {}
-        self.said: dict[PodKey, str | None] = {}
+        self.answers: dict[PodKey, str | None] = {}
 
     def see(self, report: Report) -> Report:
         """The troubles are those of the last step."""
@@ -36,7 +36,7 @@ class SidecarQuestions(Concern):
 
     def judge(self, report: Report) -> Report:
         asked = to_ask(report.spec, report.decision.state, report.workers, report.observer.pods)
-        self._troubles = troubles(asked, self.said)
+        self._troubles = troubles(asked, self.answers)
         return report.noting(SidecarTroubles(asked, self._troubles))
 
     async def keep(self, report: Report) -> Done | LookAgain:
@@ -45,7 +45,7 @@ class SidecarQuestions(Concern):
     def ask(self, calls: Iterable[SidecarQuestion], wall_clock: datetime) -> Done | LookAgain:
         """Asks the sidecars that are due, and forgets those that are not in `calls`."""
         wanted = {one.pod_key: one for one in calls}
-        for known in (self.said, self._asked_at):
+        for known in (self.answers, self._asked_at):
             for pod_key in known.keys() - wanted.keys():
                 del known[pod_key]
         now = asyncio.get_running_loop().time()
@@ -65,6 +65,6 @@ class SidecarQuestions(Concern):
 
     async def _note(self, one: SidecarQuestion) -> None:
         try:
-            self.said[one.pod_key] = await self._ask(one.address, one.port)
+            self.answers[one.pod_key] = await self._ask(one.address, one.port)
         finally:
             del self._asking[one.pod_key]

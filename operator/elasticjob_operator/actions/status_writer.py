@@ -14,14 +14,14 @@ from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.job.debounce import Due, due_of, progress_seconds, without_idle_term
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
-from elasticjob_operator.job.pace import Due, pace_of, progress_seconds, told_by
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
 
 LEFT_SECONDS = 60.0  # between two looks at a job left to another installation
-TELL_SECONDS = 1800.0  # the API server keeps an event for an hour
+WARN_SECONDS = 1800.0  # the API server keeps an event for an hour
 
 log = logging.getLogger(__name__)
 
@@ -38,31 +38,31 @@ class StatusWriter:
         # the previous leader may have shown progress at any time; a take-over must not write that of all jobs at once
         self._begun_at = time.monotonic() - random.uniform(0.0, progress_seconds(len(cache)))
         self._differs_at: float | None = None
-        self._told_at: float | None = None
+        self._warned_at: float | None = None
 
     async def write(self, report: Report) -> Agreed | Retry:
         """Writes the status made from `report`, if it has changed and is due."""
         after, now = status_of(report), time.monotonic()
         if other := self._rivalry.left_to(self._leadership.lease, report.before, after, now):
-            self._tell(report, other, now)
+            self._warn(report, other, now)
             return Retry(LEFT_SECONDS)
         if is_ahead(report.before, self._leadership.term, self._leadership.lease):
             await self._leadership.outgrow(report.before.term)
             return Retry(0.0)
-        if (told := told_by(report.before, after)) == report.before:
+        if (due_status := without_idle_term(report.before, after)) == report.before:
             self._differs_at = None
             return Unchanged()
         self._differs_at = now if self._differs_at is None else self._differs_at
-        pace = pace_of(
+        due = due_of(
             report.before,
-            told,
+            due_status,
             written=now - self._written_at,
             shown=now - max(self._written_at, self._begun_at),
             differs=now - self._differs_at,
             jobs=len(self._cache),
         )
-        if not isinstance(pace, Due):
-            return pace
+        if not isinstance(due, Due):
+            return due
         try:
             written = await self._kube.replace_job_status(report.job, after.dump())
         except Conflict:
@@ -76,11 +76,11 @@ class StatusWriter:
         self._differs_at = None
         return Written()
 
-    def _tell(self, report: Report, other: LeaseIdentity, now: float) -> None:
+    def _warn(self, report: Report, other: LeaseIdentity, now: float) -> None:
         """Announces that the job is left to the holder of `other`."""
-        if self._told_at is not None and now - self._told_at < TELL_SECONDS:
+        if self._warned_at is not None and now - self._warned_at < WARN_SECONDS:
             return
-        self._told_at = now
+        self._warned_at = now
         meta = report.job["metadata"]
         why = (
             f"two installations of ElasticJob look after the namespace {meta['namespace']}: the holder of the Lease "

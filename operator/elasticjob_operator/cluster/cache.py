@@ -31,7 +31,7 @@ class Key(NamedTuple):
         return cls(job["metadata"]["namespace"], job["metadata"]["name"])
 
 
-class News(Enum):
+class RecordUpdate(Enum):
     """What is new in a form of a record: something that the operator acts on, only the heartbeat and the script's
     report, or anything else."""
 
@@ -132,22 +132,22 @@ class Cache:
         before = view.pods.get(pod.name)
         self._note(view.pods, pod, deleted)
         self._by_node.move(key, _node_of(before), _node_of(view.pods.get(pod.name)))
-        is_news = deleted or before is None or before.version != pod.version
-        if is_news:
+        is_new = deleted or before is None or before.version != pod.version
+        if is_new:
             _heard(view)
-        return key, is_news
+        return key, is_new
 
-    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, News]:
+    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, RecordUpdate]:
         """Notes the record. Returns its job, and what is new."""
         key = owner_key(body)
         view = self._views[key]
         before = view.workers.get(body["metadata"]["name"])
         record = Record.read(body, before)
         self._note(view.workers, record, deleted)
-        if deleted or before is None or _words(before) != _words(record):
+        if deleted or before is None or _urgent_parts(before) != _urgent_parts(record):
             _heard(view)
-            return key, News.URGENT
-        return key, News.REPORT if record.only_reports(before) else News.OTHER
+            return key, RecordUpdate.URGENT
+        return key, RecordUpdate.REPORT if record.only_reports(before) else RecordUpdate.OTHER
 
     def knows_worker(self, body: Object) -> bool:
         view = self._views.get(owner_key(body))
@@ -275,10 +275,16 @@ def _without_progress(job: Object) -> Object:
     return {**job, "metadata": meta, "status": status}
 
 
-def _words(record: Record) -> tuple[object, ...]:
+def _urgent_parts(record: Record) -> tuple[object, ...]:
     """The fields that the operator acts on: the request, the suspects and the ack."""
-    said = record.said
-    return record.uid, record.generation, record.problem, said and said.status.suspects, said and said.status.ack
+    content = record.content
+    return (
+        record.uid,
+        record.generation,
+        record.problem,
+        content and content.status.suspects,
+        content and content.status.ack,
+    )
 
 
 def _node_of(pod: Pod | None) -> str:

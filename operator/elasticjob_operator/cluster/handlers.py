@@ -14,11 +14,11 @@ import kopf
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.reading import Node
-from elasticjob_operator.cluster.cache import Cache, Key, News
+from elasticjob_operator.cluster.cache import Cache, Key, RecordUpdate
 from elasticjob_operator.cluster.reflector import KopfSettings, Reflector
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
-from elasticjob_operator.job.pace import SOON_SECONDS
+from elasticjob_operator.job.debounce import SOON_SECONDS
 
 # The API server ends a watch after WATCH_SECONDS, after a bookmark; a watch without events for longer is silent. A
 # worker that is pinged alone has longer: a silent watch must not look like a silent worker.
@@ -48,13 +48,13 @@ def register(
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, is_news = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if is_news else SOON_SECONDS)
+        key, is_new = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if is_new else SOON_SECONDS)
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if news is News.URGENT else SOON_SECONDS)
+        key, update = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if update is RecordUpdate.URGENT else SOON_SECONDS)
 
     if nodes:
 

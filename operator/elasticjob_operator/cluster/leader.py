@@ -4,7 +4,7 @@
 A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
 the next term starts from nothing but the API server's state. Every status that a leader writes contains the term (the
 Lease's number of transitions) and the Lease. So the writes of a former leader that wakes up fail, except for one that
-meets a status that the new leader has had no reason to change (`job.pace.told_by`).
+meets a status that the new leader has had no reason to change (`job.debounce.without_idle_term`).
 """
 
 import asyncio

@@ -22,10 +22,10 @@ from elasticjob.kube.errors import ApiError, Forbidden, Gone, NotFound, kind_of,
 from elasticjob.kube.watch import ListAndWatch
 from elasticjob.objects import Object
 from elasticjob.text import printable
-from elasticjob_operator.cluster.cache import Cache, Key, News
+from elasticjob_operator.cluster.cache import Cache, Key, RecordUpdate
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.watch_times import WatchTimes
-from elasticjob_operator.job.pace import SOON_SECONDS, report_seconds
+from elasticjob_operator.job.debounce import SOON_SECONDS, report_seconds
 
 NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
@@ -98,19 +98,19 @@ class Reflector:
         self._cache.begin_listing()
         if kind == NODES:
             nodes = await self._kube.nodes()
-            version, news = nodes.version, self._cache.replace_nodes(nodes)
+            version, changed = nodes.version, self._cache.replace_nodes(nodes)
         elif kind == JOBS:
             jobs = await self._kube.jobs(namespace)
-            version, news = jobs.version, self._cache.replace_jobs(namespace, jobs)
-            self.listed_jobs.update(news)
+            version, changed = jobs.version, self._cache.replace_jobs(namespace, jobs)
+            self.listed_jobs.update(changed)
         elif kind == PODS:
             pods = await self._kube.pods(namespace, JOB_LABEL)
-            version, news = pods.version, self._cache.replace_pods(namespace, pods)
+            version, changed = pods.version, self._cache.replace_pods(namespace, pods)
         else:
             workers = await self._kube.workers(namespace, JOB_LABEL)
-            version, news = workers.version, self._cache.replace_workers(namespace, workers)
+            version, changed = workers.version, self._cache.replace_workers(namespace, workers)
         self._listed.add(source)
-        for key in news:
+        for key in changed:
             self.wake(key, 0.0)
         return version
 
@@ -124,15 +124,15 @@ class Reflector:
             return self._cache.note_progress(event["object"])
         if kind != WORKERS or not self._cache.knows_worker(event["object"]):
             return False
-        key, news = self._cache.note_worker(event["object"])
-        self.wake(key, self._seconds(key, news))
+        key, update = self._cache.note_worker(event["object"])
+        self.wake(key, self._seconds(key, update))
         return True
 
-    def _seconds(self, key: Key, news: News) -> float:
-        """Seconds within which a step has to read the news."""
-        if news is News.REPORT:
+    def _seconds(self, key: Key, update: RecordUpdate) -> float:
+        """Seconds within which a step has to read the update."""
+        if update is RecordUpdate.REPORT:
             return report_seconds(self._cache.view(key).job, len(self._cache))
-        return 0.0 if news is News.URGENT else SOON_SECONDS
+        return 0.0 if update is RecordUpdate.URGENT else SOON_SECONDS
 
 
 class KopfSettings(kopf.OperatorSettings):
@@ -179,8 +179,8 @@ async def _continuous_watch(
         await _has_ended(where, error)
     except errors.APIError as error:
         message = printable(error.message or "")
-        told = with_its_status(error.status, message)
-        await _has_ended(where, kind_of(error.status, message)(told, error.status))
+        explained = with_its_status(error.status, message)
+        await _has_ended(where, kind_of(error.status, message)(explained, error.status))
 
 
 async def _has_ended(where: str, error: ApiError) -> None:

@@ -34,22 +34,23 @@ class AnnouncedReasons:
 
     round: int = -1
     before: str = ""
-    told: set[tuple[str, str]] = field(default_factory=set)
+    announced: set[tuple[str, str]] = field(default_factory=set)
 
-    def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
+    def to_announce(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
         """The waits to announce now, as pairs of index and wait. `before`: the reason that the status already gives."""
         if round != self.round:
-            self.round, self.before, self.told = round, before, set()
+            self.round, self.before, self.announced = round, before, set()
         found = []
         for index, wait in waits.items():
-            cause = (wait.reason, wait.said if wait.reason is Reason.SIDECAR_NOT_READY else "")
-            if wait.is_news and wait.reason != self.before and cause not in self.told and self._has_room(wait.reason):
-                self.told.add(cause)
+            cause = (wait.reason, wait.message if wait.reason is Reason.SIDECAR_NOT_READY else "")
+            is_new = wait.reason != self.before and cause not in self.announced
+            if wait.has_event and is_new and self._is_within_limit(wait.reason):
+                self.announced.add(cause)
                 found.append((index, wait))
         return found
 
-    def _has_room(self, reason: Reason) -> bool:
-        return sum(announced == reason for announced, _ in self.told) < MOST_SENTENCES
+    def _is_within_limit(self, reason: Reason) -> bool:
+        return sum(known == reason for known, _ in self.announced) < MOST_SENTENCES
 
 
 class Absences(Concern):
@@ -59,16 +60,16 @@ class Absences(Concern):
         self._announced = AnnouncedReasons()
 
     def judge(self, report: Report) -> Report:
-        said = {**report.observer.waits, **report.of(SidecarTroubles).waits}
-        waits = waits_of(report.bounds, report.decision.state, report.workers, said)
+        reported = {**report.observer.waits, **report.of(SidecarTroubles).waits}
+        waits = waits_of(report.bounds, report.decision.state, report.workers, reported)
         waits = bad_nodes.explained(waits, report.spec, report.of(BadNodesFound).record)
         return report._replace(waits=quota.explained(waits, report.spec))
 
     def after(self, report: Report) -> list[Event]:
-        news = self._announced.news(report.decision.state.last_formed, report.before.reason, report.waits)
+        due = self._announced.to_announce(report.decision.state.last_formed, report.before.reason, report.waits)
         return [
             Event(wait.reason, f"{wait.whose} {index}: {wait.sentence}", wait.is_fault, worker=index)
-            for index, wait in news
+            for index, wait in due
         ]
 
 
@@ -98,9 +99,9 @@ def _members_in_trouble(
     state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]
 ) -> dict[int, Wait | None]:
     """Members of the standing round whose sidecars cannot reach the API server."""
-    told = {pod_key: wait for pod_key, wait in waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
-    troubled = (worker for worker in workers if worker.pod_key in told)
-    return {worker.index: told[worker.pod_key] for worker in troubled if worker.member in state.participants}
+    troubles = {pod_key: wait for pod_key, wait in waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    troubled = (worker for worker in workers if worker.pod_key in troubles)
+    return {worker.index: troubles[worker.pod_key] for worker in troubled if worker.member in state.participants}
 
 
 def _all_are_there(spec: Spec, state: State, workers: Collection[Worker]) -> bool:
@@ -120,8 +121,8 @@ def _not_joined(state: State, worker: Worker) -> Wait | None:
     """Why a worker whose pod reports no problem has not joined; its trainer runs. None for a member of the standing
     round."""
     stands = state.phase is RendezvousPhase.FORMED
-    told = (worker.member in state.participants) if stands else never_joined(worker)
-    if told or worker.invalid:  # an invalid record has a condition of its own
+    is_reported = (worker.member in state.participants) if stands else never_joined(worker)
+    if is_reported or worker.invalid:  # an invalid record has a condition of its own
         return None
     return Wait(Reason.NOT_JOINED, _what_it_does(worker))
 

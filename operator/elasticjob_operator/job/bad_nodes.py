@@ -56,7 +56,7 @@ class BadNodes(Concern):
 
     def after(self, report: Report) -> Iterator[Event]:
         self._rejecting = report.of(BadNodesFound).rejecting
-        return news(report.before, report.of(BadNodesFound).record)
+        return events(report.before, report.of(BadNodesFound).record)
 
     def again(self, report: Report, now: float) -> float | None:
         ended = report.decision.state.ended
@@ -101,7 +101,7 @@ def rejecting(report: Report, known: Mapping[int, frozenset[str]]) -> dict[int, 
     return {index: nodes for index, nodes in found.items() if index in report.decision.state.clocks.failures}
 
 
-def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
+def events(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
     """The events to announce: one for each node that is avoided from now on."""
     known = avoided(before.node_failures)
     for one in record:
@@ -125,12 +125,12 @@ def freed(report: Report) -> tuple[Worker, ...]:
     that is no longer avoided: a pod's affinity cannot be changed. A pod that waits for quota keeps its place in the
     queue, because the scheduler has not looked for a node yet."""
     waits, pods = report.observer.waits, report.observer.pods
-    stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and pods[one].kept_off]
+    stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and pods[one].avoided_nodes]
     if not stuck:
         return report.workers
     limits = report.spec.avoid_nodes
     still = avoided(_remembered(limits, report.before, report.now)) if limits and limits.required else frozenset()
-    late = {pod_key for pod_key in stuck if not pods[pod_key].kept_off <= still}
+    late = {pod_key for pod_key in stuck if not pods[pod_key].avoided_nodes <= still}
     return tuple(replace(one, outdated=True) if one.pod_key in late else one for one in report.workers)
 
 
@@ -139,9 +139,9 @@ def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec, record: Iterable[
     nodes = sorted(avoided(record)) if spec.avoid_nodes and spec.avoid_nodes.required else []
     if not nodes:
         return dict(waits)
-    said = f"spec.avoidNodes.required keeps it off {first_few(nodes)}"
+    message = f"spec.avoidNodes.required keeps it off {first_few(nodes)}"
     return {
-        index: wait._replace(said=f"{wait.said}; {said}") if wait.reason is Reason.UNSCHEDULABLE else wait
+        index: wait._replace(message=f"{wait.message}; {message}") if wait.reason is Reason.UNSCHEDULABLE else wait
         for index, wait in waits.items()
     }
 

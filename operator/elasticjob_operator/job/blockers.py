@@ -66,7 +66,7 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
         yield _made(report, Reason.TEMPLATE_INVALID, report.problem, object=f"ElasticJob/{name}")
     if report.refusal:
         yield _made(report, report.refusal.reason, report.refusal.why, object=report.refusal.object)
-    if report.of(Allowance).told:
+    if report.of(Allowance).message:
         yield _without_quota(report)
     if report.of(Protection).budget is Budget.OPEN:
         yield _made(report, Reason.DRAIN_GRACE_OVER, grace_over(report.spec.drain), passes=True)
@@ -74,7 +74,7 @@ def _of_the_rest(report: Report) -> Iterator[Blocker]:
         yield _made(report, Reason.BUDGET_REFUSED, report.budget_problem, object=f"{BUDGET}/{access_name(name)}")
     for wait, indices in grouped(report.waits):
         about, passes = wait.object, KINDS[wait.reason].passes
-        yield _made(report, wait.reason, wait.said, object=about, workers=indices, spares=wait.spare, passes=passes)
+        yield _made(report, wait.reason, wait.message, object=about, workers=indices, spares=wait.spare, passes=passes)
     yield from _invalid(report)
     yield from _silent(report)
 
@@ -88,7 +88,7 @@ def _without_quota(report: Report) -> Blocker:
     blocker = _made(
         report,
         Reason.QUOTA_PENDING,
-        allowance.told,
+        allowance.message,
         GANG_REFUSED if allowance.refused else GANG_PENDING,
         f"LocalQueue/{queue}" if queue else "",
         passes=not allowance.refused,
@@ -97,10 +97,10 @@ def _without_quota(report: Report) -> Blocker:
 
 
 def _invalid(report: Report) -> Iterator[Blocker]:
-    said: dict[str, list[int]] = {}
+    by_problem: dict[str, list[int]] = {}
     for worker in invalid_records(report):
-        said.setdefault(worker.invalid, []).append(worker.index)
-    for problem, indices in said.items():
+        by_problem.setdefault(worker.invalid, []).append(worker.index)
+    for problem, indices in by_problem.items():
         yield _made(report, Reason.INVALID_RECORD, problem, workers=indices, passes=True)
 
 
@@ -113,8 +113,8 @@ def _silent(report: Report) -> Iterator[Blocker]:
         return
     roster = roster_of(report.bounds, state, workers)
     if silent := [one for one in silent_workers(roster, report) if not one.invalid]:
-        indices, told = [one.index for one in silent], silence_of(silent, roster, report)
-        yield _made(report, Reason.NOT_JOINED, told, workers=indices, passes=KINDS[Reason.NOT_JOINED].passes)
+        indices, message = [one.index for one in silent], silence_of(silent, roster, report)
+        yield _made(report, Reason.NOT_JOINED, message, workers=indices, passes=KINDS[Reason.NOT_JOINED].passes)
 
 
 def _made(

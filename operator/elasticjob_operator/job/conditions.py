@@ -46,17 +46,17 @@ def conditions_of(report: Report) -> Iterator[UntimedCondition]:
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
         yield _progressing(report.of(Hang))
-    yield from _once_told(report, CONNECTED, FAULT, report.of(Network).sentence, REACHABLE)
+    yield from _since_first_fault(report, CONNECTED, FAULT, report.of(Network).sentence, REACHABLE)
     yield from _finishing(report)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
         yield UntimedCondition("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
     yield from _suspended(report)
-    yield from _once_told(report, READY, NOT_READY, _sidecars_not_ready(report), "Ready")
-    yield from _once_told(report, "WorkersValid", "InvalidRecord", _invalid_records(report), "Valid")
+    yield from _since_first_fault(report, READY, NOT_READY, _sidecars_not_ready(report), "Ready")
+    yield from _since_first_fault(report, "WorkersValid", "InvalidRecord", _invalid_records(report), "Valid")
 
 
-def _once_told(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[UntimedCondition]:
+def _since_first_fault(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[UntimedCondition]:
     """A condition that exists from its first fault on."""
     if fault:
         yield UntimedCondition(type, "False", reason, fault)
@@ -111,8 +111,8 @@ def invalid_records(report: Report) -> list[Worker]:
 
 def silent_workers(roster: Roster, report: Report) -> list[Worker]:
     """Workers that a forming round awaits and whose torchruns have not spoken, unless their sidecars say why."""
-    told = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
-    return [worker for worker in silent_starts(roster.awaited) if worker.index not in told]
+    explained = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    return [worker for worker in silent_starts(roster.awaited) if worker.index not in explained]
 
 
 def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
@@ -121,14 +121,14 @@ def silence_of(silent: list[Worker], roster: Roster, report: Report) -> str:
 
     The end is a time of day: a status is not rewritten for each second that passes.
     """
-    told, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
+    subject, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
     if len(roster.joined) >= min_members(report.bounds, report.decision.state):
-        return told
+        return subject
     since = max((report.started.get(one.pod_key, "") for one in silent), default="")
     if not since:
-        return f"{told}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
+        return f"{subject}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
     ends = datetime.fromisoformat(since) + timedelta(seconds=seconds)
-    return f"{told}: the job fails at {ends:%Y-%m-%dT%H:%M:%SZ} (spec.rendezvous.startTimeoutSeconds is {seconds})"
+    return f"{subject}: the job fails at {ends:%Y-%m-%dT%H:%M:%SZ} (spec.rendezvous.startTimeoutSeconds is {seconds})"
 
 
 def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
@@ -136,7 +136,7 @@ def grouped(waits: Mapping[int, Wait]) -> list[tuple[Wait, list[int]]]:
     found: dict[tuple[object, ...], tuple[Wait, list[int]]] = {}
     for index in sorted(waits):
         wait = waits[index]
-        known = found.setdefault((wait.reason, wait.said, wait.spare, wait.object), (wait, []))
+        known = found.setdefault((wait.reason, wait.message, wait.spare, wait.object), (wait, []))
         known[1].append(index)
     return sorted(found.values(), key=lambda one: (ORDER[one[0].reason], one[1][0]))
 
@@ -168,7 +168,7 @@ def _obstacle(report: Report) -> Reason | None:
     found -= {Reason.NOT_JOINED} if report.decision.state.phase is RendezvousPhase.FORMING else set()
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
     found |= {report.refusal.reason} if report.refusal else set()
-    found |= {Reason.QUOTA_PENDING} if report.of(Allowance).told else set()
+    found |= {Reason.QUOTA_PENDING} if report.of(Allowance).message else set()
     found |= {Reason.INVALID_RECORD} if _invalid_records(report) else set()
     return next((reason for reason in Reason if reason in found), None)
 
@@ -179,8 +179,8 @@ def _rendezvoused(report: Report) -> UntimedCondition:
         return UntimedCondition(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
     if state.phase is RendezvousPhase.FORMED:
         formed = f"{round_of(state.round, len(state.participants))}: {state.reason}"
-        told = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
-        return UntimedCondition(name, "True", "Formed", "; ".join(told))
+        sentences = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
+        return UntimedCondition(name, "True", "Formed", "; ".join(sentences))
     if report.spec.suspend:
         return UntimedCondition(name, "False", "Suspended", "")
     if report.of(Allowance).suspends:
@@ -191,21 +191,21 @@ def _rendezvoused(report: Report) -> UntimedCondition:
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
     if silent := silent_workers(roster, report):
         message += f"; {silence_of(silent, roster, report)}"
-    told = [message, *_obstacles(report)]
-    return UntimedCondition(name, "False", _obstacle(report) or reason, "; ".join(told))
+    sentences = [message, *_obstacles(report)]
+    return UntimedCondition(name, "False", _obstacle(report) or reason, "; ".join(sentences))
 
 
 def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the most severe first: each cause once, with the first few workers."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal.why}"] if report.refusal else []
-    found += [report.of(Allowance).told] if report.of(Allowance).told else []
+    found += [report.of(Allowance).message] if report.of(Allowance).message else []
     found += [grace_over(report.spec.drain)] if report.of(Protection).budget is Budget.OPEN else []
-    found += _told(report.spec, report.waits)
+    found += _summaries(report.spec, report.waits)
     return found + ([report.budget_problem] if report.budget_problem else [])
 
 
-def _told(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
+def _summaries(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
     """Each cause once with the first few workers that it keeps away, the most severe first."""
     return [f"{_who(spec, wait, indices)}: {wait.sentence}" for wait, indices in grouped(waits)[:MISSING_SHOWN]]
 
@@ -213,7 +213,7 @@ def _told(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
 def _sidecars_not_ready(report: Report) -> str:
     """What keeps sidecars from reaching the API server."""
     waits = {index: wait for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
-    return "; ".join(_told(report.spec, waits))
+    return "; ".join(_summaries(report.spec, waits))
 
 
 def _undone_restart(report: Report) -> Iterator[str]:

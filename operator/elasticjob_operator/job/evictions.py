@@ -54,10 +54,10 @@ class MinAvailable(NamedTuple):
 
 
 class Protection(NamedTuple):
-    """What one step finds. `going`: since when pods have been seen on nodes that are about to go."""
+    """What one step finds. `draining`: since when pods have been seen on draining nodes."""
 
     budget: Budget = Budget.CLOSED
-    going: Mapping[PodKey, float] = MappingProxyType({})
+    draining: Mapping[PodKey, float] = MappingProxyType({})
 
 
 class Evictions(Concern):
@@ -66,15 +66,15 @@ class Evictions(Concern):
     def __init__(self, *, watched: bool) -> None:
         """`watched`: whether nodes are watched."""
         self._watched, self._is_open = watched, False
-        self._going: Mapping[PodKey, float] = {}
+        self._draining: Mapping[PodKey, float] = {}
         self.min_available = MinAvailable()
 
     def judge(self, report: Report) -> Report:
-        self._going = still_there(self._going, report.observer.going, report.at)
+        self._draining = still_there(self._draining, report.observer.draining, report.at)
         suspended, spec = report.suspended, report.spec.drain
         idle = report.decision.state.ended or (suspended and all(worker.deleting for worker in report.workers))
-        budget = budget_of(spec, self._going, report.at, watched=self._watched, idle=idle)
-        return report.noting(Protection(budget, self._going))
+        budget = budget_of(spec, self._draining, report.at, watched=self._watched, idle=idle)
+        return report.noting(Protection(budget, self._draining))
 
     def after(self, report: Report) -> tuple[Event, ...]:
         was_open, self._is_open = self._is_open, report.of(Protection).budget is Budget.OPEN
@@ -93,7 +93,7 @@ class Evictions(Concern):
         found = report.of(Protection)
         if found.budget is not Budget.CLOSED:
             return None
-        ends = (since + report.spec.drain.grace_seconds - now for since in found.going.values())
+        ends = (since + report.spec.drain.grace_seconds - now for since in found.draining.values())
         settles = self.min_available.settles_in(_there(report), now)
         moments = [left for left in ends if left > 0] + ([] if settles is None else [settles])
         return min(moments, default=None)
@@ -105,9 +105,9 @@ def _there(report: Report) -> int:
     return sum(pod.job_uid == uid and not (pod.is_over or pod.deleting) for pod in report.view.pods.values())
 
 
-def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: float) -> dict[PodKey, float]:
-    """For each of the pods `going`, since when it has been seen on a node that is about to go."""
-    return {pod_key: known.get(pod_key, now) for pod_key in going}
+def still_there(known: Mapping[PodKey, float], draining: Iterable[PodKey], now: float) -> dict[PodKey, float]:
+    """For each of the pods `draining`, since when it has been seen on a draining node."""
+    return {pod_key: known.get(pod_key, now) for pod_key in draining}
 
 
 def budget_of(

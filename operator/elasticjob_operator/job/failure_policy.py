@@ -22,7 +22,7 @@ class ContainerFailure(NamedTuple):
     """How a container has failed, or a training process in it, if torchrun has reported it."""
 
     code: int
-    said: str
+    message: str
     is_of_process: bool = False
 
 
@@ -72,20 +72,20 @@ def _of_trainer(container: Container, request: WorkerRequest | None, detail: str
     The container's previous end counts if a new torchrun has joined, or none ever has. After a torchrun leaves, the
     kubelet may not have reported its end yet, and a torchrun that could not serve the store runs on.
     """
-    told = None
+    failure = None
     if request is not None and request.exit_code is not None:
-        said = joined(f"training process failed with exit code {request.exit_code}", detail)
-        told = ContainerFailure(request.exit_code, said, is_of_process=True)
-    if told and request and request.type is RequestType.LEAVE:
-        return told
+        message = joined(f"training process failed with exit code {request.exit_code}", detail)
+        failure = ContainerFailure(request.exit_code, message, is_of_process=True)
+    if failure and request and request.type is RequestType.LEAVE:
+        return failure
     if not container.runs:
         return _of_end(_end_of(container))
     starts = request is None or request.cause == RequestCause.STARTED
-    return told or (_of_end(container.crashed_before) if starts else None)
+    return failure or (_of_end(container.crashed_before) if starts else None)
 
 
 def _of_end(end: Termination | None) -> ContainerFailure | None:
-    return ContainerFailure(end.code, joined(end.told)) if end else None
+    return ContainerFailure(end.code, joined(end.summary)) if end else None
 
 
 def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, ContainerFailure]) -> str:
@@ -94,7 +94,7 @@ def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, ContainerFai
         return ""
     for name, one in failed.items():
         if wanted.container_name in (None, name) and (one.code in wanted.values) is (wanted.operator == "In"):
-            return one.said if one.is_of_process else f"container {name} failed: {one.said}"
+            return one.message if one.is_of_process else f"container {name} failed: {one.message}"
     return ""
 
 
@@ -103,6 +103,6 @@ def _of_conditions(rule: PolicyRule, pod: Pod) -> str:
         found = pod.condition(wanted.type)
         status = wanted.status or "True"
         if found.status == status:
-            said = joined(found.reason, found.message)
-            return f"pod has the condition {wanted.type}={status}" + (f" ({said})" if said else "")
+            message = joined(found.reason, found.message)
+            return f"pod has the condition {wanted.type}={status}" + (f" ({message})" if message else "")
     return ""

@@ -28,13 +28,13 @@ Crashes = Mapping[Member, int]  # how often each container had been restarted wh
 class FinishingFound(NamedTuple):
     """What one step finds, remembered until the next. `waits`: the job waits only for containers that continue after
     success, those of the workers in `sentence`. `failed`: the containers that have failed after it, and how often they
-    still may. `sentence` and `failed` are empty if there is nothing to report. `news`: the events to announce."""
+    still may. `sentence` and `failed` are empty if there is nothing to report. `events`: the events to announce."""
 
     waits: bool = False
     sentence: str = ""
     failed: str = ""
     crashes: Crashes = MappingProxyType({})
-    news: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
 
     @property
     def message(self) -> str:
@@ -52,7 +52,7 @@ class FinishingContainers(Concern):
 
     def after(self, report: Report) -> tuple[Event, ...]:
         self._crashes = report.of(FinishingFound).crashes
-        return report.of(FinishingFound).news
+        return report.of(FinishingFound).events
 
 
 def finishing_of(report: Report, known: Crashes) -> FinishingFound:
@@ -64,15 +64,15 @@ def finishing_of(report: Report, known: Crashes) -> FinishingFound:
     there = {one.member: one for one in workers if one.member is not None and one.member in clocks}
     waited = sorted(member.index for member, one in clocks.items() if one.since is not None and member in there)
     failed = {one: worker for one, worker in there.items() if worker.crashes > clocks[one].crashes}
-    told = {one: _failure(spec, worker, worker.crashes - clocks[one].crashes) for one, worker in failed.items()}
+    failures = {one: _failure(spec, worker, worker.crashes - clocks[one].crashes) for one, worker in failed.items()}
     fresh = (one for one, worker in failed.items() if worker.crashes > known.get(one, clocks[one].crashes))
-    shown = list(told.values())[:NAMED]
+    shown = list(failures.values())[:NAMED]
     return FinishingFound(
         waits=bool(waited),
         sentence=_sentence(report, waited) if waited else "",
-        failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
+        failed="; ".join(shown + ([f"and {len(failures) - NAMED} more"] if len(failures) > NAMED else [])),
         crashes={one: worker.crashes for one, worker in there.items()},
-        news=tuple(Event(Reason.CONTAINER_FAILED, told[one], warning=True, worker=one.index) for one in fresh),
+        events=tuple(Event(Reason.CONTAINER_FAILED, failures[one], warning=True, worker=one.index) for one in fresh),
     )
 
 
@@ -102,11 +102,11 @@ def _sentence(report: Report, waited: list[int]) -> str:
     several = f"the containers of workers {first_few(waited)} go on"
     containers = f"the container of worker {waited[0]} goes on" if len(waited) == 1 else several
     if state.phase is RendezvousPhase.FORMING:
-        told = f"stage {state.stage} waits for the next torchrun of each worker, and {containers} without one"
+        text = f"stage {state.stage} waits for the next torchrun of each worker, and {containers} without one"
     else:
         all = "worker 0" if len(state.done) == 1 else f"all {len(state.done)} workers"
-        told = f"torchrun has ended in success in {all}, and {containers}"
-    return f"{told}, until {ends:%Y-%m-%dT%H:%M:%SZ} at most (spec.finishSeconds is {spec.finish_seconds})"
+        text = f"torchrun has ended in success in {all}, and {containers}"
+    return f"{text}, until {ends:%Y-%m-%dT%H:%M:%SZ} at most (spec.finishSeconds is {spec.finish_seconds})"
 
 
 def _failure(spec: ElasticJobSpec, worker: Worker, times: int) -> str:

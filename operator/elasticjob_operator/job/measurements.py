@@ -107,8 +107,8 @@ def _happened(
     if event.reason in (ROUND_BROKEN, ROUND_REOPENED, STAGE_FINISHED):
         caused = _caused(report.before.rendezvous, cause, clocks, heard)
         ended = [Measurement(Metric.ROUNDS_ENDED, label=cause)]
-        told = [] if caused is None else [Measurement(Metric.NOTIFIED, max(0.0, now - caused), cause)]
-        return ended + told, replace(times, caused=now if caused is None else caused)
+        notified = [] if caused is None else [Measurement(Metric.NOTIFIED, max(0.0, now - caused), cause)]
+        return ended + notified, replace(times, caused=now if caused is None else caused)
     if event.reason == ROUND_FORMED:
         formed = [Measurement(Metric.ROUNDS_FORMED, label=cause)]
         took = [] if times.caused is None else [Measurement(Metric.REFORMED, max(0.0, now - times.caused), cause)]

@@ -48,14 +48,14 @@ Suspicions = Mapping[Member, Suspicion]  # by the member that is not rank 0
 
 class Network(NamedTuple):
     """What one step finds, remembered until the next. `sentence`: which pods do not reach which address; empty while
-    nobody is cut off. `cut_off`: the pods that do not reach rank 0. `again`: seconds until the next look. `news`: the
+    nobody is cut off. `cut_off`: the pods that do not reach rank 0. `again`: seconds until the next look. `events`: the
     events to announce."""
 
     suspicions: Suspicions = MappingProxyType({})
     sentence: str = ""
     cut_off: frozenset[PodKey] = frozenset()
     again: float | None = None
-    news: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 class NetworkFaults(Concern):
@@ -72,7 +72,7 @@ class NetworkFaults(Concern):
 
     def after(self, report: Report) -> tuple[Event, ...]:
         self._last = report.of(Network)
-        return self._last.news
+        return self._last.events
 
     def again(self, report: Report, now: float) -> float | None:
         return report.of(Network).again
@@ -90,17 +90,17 @@ def network_of(report: Report, last: Network | None) -> Network:
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}
-    told = bool(last.sentence) if last is not None else says_so(report.before)
+    announced = bool(last.sentence) if last is not None else says_so(report.before)
     suspected = _suspected(state, present)
-    suspicions = _kept(state, present, known, now) | _seen(state, suspected, known, told and last is None, now)
+    suspicions = _kept(state, present, known, now) | _seen(state, suspected, known, announced and last is None, now)
     moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in suspected))
     again = min((moment - now for moment in moments if moment > now), default=None)
     cut_off = [present[one] for one in state.participants if one in suspicions and suspicions[one].stands(now)]
     if not cut_off:
         return Network(suspicions, again=again)
     sentence = _sentence(report.job["metadata"]["name"], present[state.participants[0]], cut_off)
-    news = () if told else (Event(FAULT, sentence, warning=True),)
-    return Network(suspicions, sentence, frozenset(one.pod_key for one in cut_off), again, news)
+    events = () if announced else (Event(FAULT, sentence, warning=True),)
+    return Network(suspicions, sentence, frozenset(one.pod_key for one in cut_off), again, events)
 
 
 def says_so(status: ElasticJobStatus) -> bool:

@@ -13,13 +13,13 @@ from elasticjob.api import ElasticWorkerStatus, PodFailurePolicy
 from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
 from elasticjob.pods import pod_key_of
-from elasticjob.reading import Labels, Pod, Record, Said, Taint
+from elasticjob.reading import Labels, Pod, Record, Taint, WorkerContent
 from elasticjob.reading.validity import Reading, judge, problems_among
 from elasticjob.reading.waits import Wait, wait_of
 from elasticjob.reading.workers import worker_of
 from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob_operator.job.drain import drain_of, is_going
+from elasticjob_operator.job.drain import drain_of, is_draining
 from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.view import JobView
 
@@ -46,7 +46,7 @@ class Observer:
     asked of all workers of the last view is made once for that view.
 
     `trainer`: the name of the trainer's container. `made_from`: the hash of what the job's pods are made from. `hint`:
-    what is unusual about the trainer's command. `drained`: the keys of the taints that mark a node as about to go.
+    what is unusual about the trainer's command. `drained`: the keys of the taints that mark a node as draining.
     `devices`: whether a worker with an unhealthy device drains. `policy`: what failures mean. `topology_keys`: the node
     labels by which ranks are ordered.
     """
@@ -83,26 +83,25 @@ class Observer:
         return {key: container.since for key, container in found.items() if container.since}
 
     @cached_property
-    def going(self) -> frozenset[PodKey]:
-        """The workers of the last view that run on a node that is about to go, even if their pods tolerate its
-        taint."""
-        there = (one.worker for one in self._seen.values() if one.worker and is_going(one.node[0], self.drained))
+    def draining(self) -> frozenset[PodKey]:
+        """The workers of the last view that run on a draining node, even if their pods tolerate its taint."""
+        there = (one.worker for one in self._seen.values() if one.worker and is_draining(one.node[0], self.drained))
         return frozenset(worker.pod_key for worker in there if not (worker.deleting or worker.pod in OUT))
 
     @cached_property
-    def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
+    def statuses(self) -> Mapping[PodKey, ElasticWorkerStatus]:
         """The statuses in the records of the workers of the last view."""
-        seen = ((one.worker, one.reading.said) for one in self._seen.values())
-        return {worker.pod_key: said.status for worker, said in seen if worker and said}
+        seen = ((one.worker, one.reading.content) for one in self._seen.values())
+        return {worker.pod_key: content.status for worker, content in seen if worker and content}
 
     @cached_property
     def imports(self) -> str:
         """What the script imports, as reported by the worker of the last view that has learned most; empty if none has.
         A worker that has just started knows less than the others."""
         learned = {
-            one.worker.index: one.reading.said.status.imports or ""
+            one.worker.index: one.reading.content.status.imports or ""
             for one in self._seen.values()
-            if one.worker and not one.worker.outdated and one.reading.said
+            if one.worker and not one.worker.outdated and one.reading.content
         }
         # the lowest index among equals, so that pods made one after the other are told the same
         known = (imports for _, imports in sorted(learned.items()) if imports)
@@ -117,7 +116,7 @@ class Observer:
             if isinstance(one, cached_property):
                 vars(self).pop(name, None)
         seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
-        records = {name: said for name in seen if (said := self._seen[name].reading.said) is not None}
+        records = {name: content for name in seen if (content := self._seen[name].reading.content) is not None}
         for name, problem in problems_among(view.job, records).items():
             seen[name] = _unbelieved(seen[name], problem)
         return tuple(seen.values()), frozenset(seen[name].pod_key for name in seen if self._seen[name].pod.is_ready)
@@ -136,10 +135,10 @@ class Observer:
         if pod_key is None or not is_made_for(pod, view.job):
             return ObservedPod(pod, record, node, Reading(), None)
         reading = judge(record, pod, pod_key[0], job["name"])
-        asked = reading.said is not None and reading.said.request is not None
+        asked = reading.content is not None and reading.content.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
-            wait = wait._replace(said=f"{wait.said}; {self.hint}")
+            wait = wait._replace(message=f"{wait.message}; {self.hint}")
         worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
         if drain := drain_of(taints, pod, self.drained, devices=self.devices):
             worker = replace(worker, draining=True, unhealthy=drain.reason is Reason.DEVICE_UNHEALTHY)
@@ -149,11 +148,11 @@ class Observer:
 
     def _judged(self, worker: Worker, pod: Pod, reading: Reading) -> Worker:
         """The worker with the address of its store, and with the rule of the failure policy that matches it."""
-        if reading.said:
-            worker = replace(worker, address=store_of(reading.said))
+        if reading.content:
+            worker = replace(worker, address=store_of(reading.content))
         if self.policy is None:
             return worker
-        asked = reading.said.request if reading.said else None
+        asked = reading.content.request if reading.content else None
         detail, is_out = worker.request.detail if worker.request else "", worker.deleting or worker.pod in OUT
         matched = matched_rule(self.policy, pod, self.trainer, worker.index, asked, detail, is_out=is_out)
         return replace(worker, matched=matched)
@@ -166,15 +165,15 @@ def _goes_on(known: ObservedPod, record: Record | None) -> ObservedPod | None:
         return known
     if record is None or known.record is None or not record.only_reports(known.record):
         return None
-    if known.worker is None or known.reading.said is None:
+    if known.worker is None or known.reading.content is None:
         return None
-    reading = known.reading._replace(said=record.said, signs=record.signs)
-    return known._replace(record=record, reading=reading, worker=replace(known.worker, heartbeat=record.signs))
+    reading = known.reading._replace(content=record.content, writes=record.writes)
+    return known._replace(record=record, reading=reading, worker=replace(known.worker, heartbeat=record.writes))
 
 
-def store_of(said: Said) -> str:
+def store_of(content: WorkerContent) -> str:
     """The address of the round's store if this worker is rank 0, and the fingerprint of its certificate."""
-    return f"{said.address}/{said.fingerprint}"
+    return f"{content.address}/{content.fingerprint}"
 
 
 def is_made_for(pod: Pod, job: Object) -> bool:

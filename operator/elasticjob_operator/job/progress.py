@@ -7,23 +7,25 @@ from elasticjob.rendezvous import State
 from elasticjob_operator.job.view import JobView
 
 
-def said_by_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
+def status_of_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
     """The status in the newest record of rank 0's worker; None without one."""
     if view.job is None or not state.participants:
         return None
     first = state.participants[0]
     name = pod_name(view.job["metadata"]["name"], first.index, state.replacements.get(first.index, 0))
     record = view.workers.get(name)
-    said = record.said if record else None
-    return said.status if said and said.id == first.id else None
+    content = record.content if record else None
+    return content.status if content and content.id == first.id else None
 
 
 def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
     """The progress that rank 0's worker reports; `before` while it reports none."""
-    said = said_by_first(view, state)
-    if said is None or (said.step, said.total, said.metrics) == (None, None, None):
+    status = status_of_first(view, state)
+    if status is None or (status.step, status.total, status.metrics) == (None, None, None):
         return before
-    return Progress(step=said.step, total=said.total, metrics=said.metrics, summary=_summary(said.step, said.total))
+    return Progress(
+        step=status.step, total=status.total, metrics=status.metrics, summary=_summary(status.step, status.total)
+    )
 
 
 def _summary(step: int | None, total: int | None) -> str:

@@ -52,7 +52,7 @@ class There(NamedTuple):
 class Lack(NamedTuple):
     """What the job lacks of its quota, in a sentence; empty if nothing. `refused`: somebody has to repair the cause."""
 
-    told: str = ""
+    message: str = ""
     refused: bool = False
 
 
@@ -69,13 +69,13 @@ class Plan(NamedTuple):
 
 class Allowance(NamedTuple):
     """What the quota allows of a job's spec. `replicas` and `spares`: their numbers, None for all. `suspends`: the job
-    is suspended. `told`: why that is not all, in a sentence. `refused`: somebody has to repair that. `unknown`: the
+    is suspended. `message`: why that is not all, in a sentence. `refused`: somebody has to repair that. `unknown`: the
     numbers are those of the present workers, and no pod may be made."""
 
     replicas: int | None = None
     spares: int = 0
     suspends: bool = False
-    told: str = ""
+    message: str = ""
     unknown: bool = False
     refused: bool = False
 
@@ -152,7 +152,7 @@ def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence
         found, lack = Allowance(suspends=True), _lack_of_all(shares, need)
     else:
         found, lack = _limited(spec, state, allowed(shares)), _lack_of_some(shares, need)
-    return found._replace(told=lack.told, refused=lack.refused)
+    return found._replace(message=lack.message, refused=lack.refused)
 
 
 def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
@@ -182,8 +182,8 @@ def _of_those_there(spec: ElasticJobSpec, state: State, need: Need, there: There
 
 
 def _lack_of_all(shares: Sequence[Share], need: Need) -> Lack:
-    if taken := [share for share in shares if share.held and not share.going]:
-        evicted = next((share.said for share in taken if share.lost), f"{need.least} workers are needed")
+    if taken := [share for share in shares if share.held and not share.deleting]:
+        evicted = next((share.message for share in taken if share.lost), f"{need.least} workers are needed")
         return Lack(f"its quota is gone: {evicted}; it queues again when none of its pods is left")
     return _waiting(shares, f"{need.workers} workers wait for quota (at least {need.least} must have it)")
 
@@ -192,16 +192,16 @@ def _lack_of_some(shares: Sequence[Share], need: Need) -> Lack:
     rest = need.workers - allowed(shares)
     if rest <= 0 or not need.least:
         return Lack()
-    evicted = next((share.said for share in shares if share.held and share.lost), None)
-    told = f"{rest} of {need.workers} workers wait for quota"
-    return Lack(f"{told}: {evicted}") if evicted else _waiting(shares, told)
+    evicted = next((share.message for share in shares if share.held and share.lost), None)
+    message = f"{rest} of {need.workers} workers wait for quota"
+    return Lack(f"{message}: {evicted}") if evicted else _waiting(shares, message)
 
 
-def _waiting(shares: Iterable[Share], told: str) -> Lack:
+def _waiting(shares: Iterable[Share], message: str) -> Lack:
     asked = next((one for one in shares if one.waits or one.refused), None)
     if asked is None:
-        return Lack(told)
-    return Lack(f"{told}: in the queue {asked.ask.queue}: {asked.said}", asked.inadmissible)
+        return Lack(message)
+    return Lack(f"{message}: in the queue {asked.ask.queue}: {asked.message}", asked.inadmissible)
 
 
 def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait]:
@@ -209,7 +209,7 @@ def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait
     if not spec.admitted_as_gang:
         return dict(waits)
     return {
-        index: wait._replace(reason=Reason.SCHEDULING_GATED, said=f"{TWICE} ({wait.said}): {NO_DEFAULT}")
+        index: wait._replace(reason=Reason.SCHEDULING_GATED, message=f"{TWICE} ({wait.message}): {NO_DEFAULT}")
         if wait.reason is Reason.QUOTA_PENDING
         else wait
         for index, wait in waits.items()
@@ -241,24 +241,24 @@ def _given_back(shares: Sequence[Share], need: Need, there: There) -> tuple[list
     pod may still run on it."""
     total = allowed(shares)
     kept = min(total, need.workers) if trains(shares, need) else 0
-    held = [one for one in shares if not one.going and not one.waits]
+    held = [one for one in shares if not one.deleting and not one.waits]
     unused = sum(one.held for one in held) - max(there.alive, kept) - there.leaving
-    excess, gone, shrunk = total - kept, list[Share](), list[tuple[Share, int]]()
+    surplus, gone, shrunk = total - kept, list[Share](), list[tuple[Share, int]]()
     for share in sorted(held, key=lambda one: (not one.lost, -one.number)):
-        back = max(0, min(share.held, unused, share.held if share.lost else excess))
+        back = max(0, min(share.held, unused, share.held if share.lost else surplus))
         if back == share.held:
             gone.append(share)
         elif back:
             shrunk.append((share, share.held - back))
         unused -= back
-        excess -= 0 if share.lost else back
+        surplus -= 0 if share.lost else back
     return gone, shrunk
 
 
 def _asked(shares: Sequence[Share], need: Need, wanted: Ask) -> Ask | None:
     """What the waiting Workload should request. Nothing is requested until lost shares are given back."""
     total = allowed(shares)
-    if not need.least or need.workers <= total or any(share.lost and not share.going for share in shares):
+    if not need.least or need.workers <= total or any(share.lost and not share.deleting for share in shares):
         return None
     if trains(shares, need):
         rest = need.workers - total

@@ -71,10 +71,10 @@ def explained(refusal: str, pod: Object) -> str:
     sidecar, place = _sidecar_of(pod)
     if place not in refusal and CONTAINER.search(refusal):  # it names only other containers
         return refusal
-    told = list(_remedies(refusal, sidecar))
+    remedies = list(_remedies(refusal, sidecar))
     if place in refusal:
-        told = [f"{place} is the container {SIDECAR}", *(told or [f"set {_where(refusal)}"])]
-    return "; ".join([refusal, *told])
+        remedies = [f"{place} is the container {SIDECAR}", *(remedies or [f"set {_where(refusal)}"])]
+    return "; ".join([refusal, *remedies])
 
 
 def _sidecar_of(pod: Object) -> tuple[Object, str]:

@@ -42,7 +42,7 @@ class Restless(Concern):
         came = [one.member for one in breaks(state, workers, {}) if one.cause == RoundCause.CAME_BACK]
         if not came:
             return report
-        records = report.observer.said
+        records = report.observer.statuses
         steps = {worker.member: one.step for worker in workers if (one := records.get(worker.pod_key))}
         for member in came:
             ended = _Ended(now, steps.get(member), state.restarts)

@@ -9,7 +9,7 @@ after the other has done nothing for a long time although work was due.
 from collections import defaultdict
 
 from elasticjob.api import ElasticJobStatus, LeaseIdentity
-from elasticjob_operator.job.pace import is_due
+from elasticjob_operator.job.debounce import is_due
 
 OUTBID_TIMES, OUTBID_SECONDS = 2, 60.0
 GONE_SECONDS = 600.0  # after which a rival that does no due work counts as gone

@@ -26,8 +26,8 @@ class Share(NamedTuple):
 
     `reserved`: quota is set aside, so the request cannot be changed any more. `ended`: Kueue has evicted or finished
     it, and not by preemption. `lost`: its workers have to go, because it was evicted or is made of another template.
-    `going`: it is being deleted. `said`: Kueue's message. `inadmissible`: its queue does not exist, or admits nothing.
-    `flavors`: the names of the assigned flavors. `checks`: what admission checks add to its pods.
+    `deleting`: it is being deleted. `message`: Kueue's message. `inadmissible`: its queue does not exist, or admits
+    nothing. `flavors`: the names of the assigned flavors. `checks`: what admission checks add to its pods.
     """
 
     number: int
@@ -35,8 +35,8 @@ class Share(NamedTuple):
     ask: Ask
     held: int = 0
     lost: bool = False
-    going: bool = False
-    said: str = UNSEEN
+    deleting: bool = False
+    message: str = UNSEEN
     inadmissible: bool = False
     reserved: bool = False
     ended: bool = False
@@ -45,11 +45,11 @@ class Share(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        return self.held > 0 and not self.lost and not self.going
+        return self.held > 0 and not self.lost and not self.deleting
 
     @property
     def waits(self) -> bool:
-        return self.held == 0 and not self.lost and not self.going
+        return self.held == 0 and not self.lost and not self.deleting
 
     @property
     def refused(self) -> bool:
@@ -67,7 +67,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
     is_true = {type for type, one in known.items() if one["status"] == "True"}
     ended = next((type for type in ("Finished", "Evicted") if type in is_true), "")
     reserved = "QuotaReserved" in is_true
-    told = known.get(ended or ("Admitted" if reserved else "QuotaReserved"), {})
+    condition = known.get(ended or ("Admitted" if reserved else "QuotaReserved"), {})
     ask = asked_by(workload)
     return Share(
         number=int(number[1]),
@@ -75,11 +75,11 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         ask=ask,
         held=_held(status, ask.workers) if "Admitted" in is_true else 0,
         lost=bool(ended) or annotations.get(TEMPLATE_HASH) != made_from,
-        going="deletionTimestamp" in meta,
-        said=printable(told.get("message") or UNSEEN),
-        inadmissible=not reserved and told.get("reason") in INADMISSIBLE,
+        deleting="deletionTimestamp" in meta,
+        message=printable(condition.get("message") or UNSEEN),
+        inadmissible=not reserved and condition.get("reason") in INADMISSIBLE,
         reserved=reserved,
-        ended=bool(ended) and told.get("reason") != PREEMPTED,
+        ended=bool(ended) and condition.get("reason") != PREEMPTED,
         flavors=_flavors(status),
         checks=tuple(_checks(status)),
     )

@@ -77,17 +77,17 @@ def _after(since: str, seconds: float) -> datetime:
     return datetime.fromisoformat(since) + timedelta(seconds=seconds)
 
 
-def troubles(asked: Collection[SidecarQuestion], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
-    """What keeps workers from joining. `said`: the last answers of sidecars, None for a sidecar that does not
+def troubles(asked: Collection[SidecarQuestion], answers: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
+    """What keeps workers from joining. `answers`: the last answers of sidecars, None for a sidecar that does not
     answer."""
     found: dict[PodKey, Wait] = {}
     for one in asked:
-        if one.pod_key not in said:
+        if one.pod_key not in answers:
             continue
-        answer = said[one.pod_key]
-        told = answer or (NO_ANSWER.format(port=one.port) if answer is None and not one.ready else "")
-        if told:
-            found[one.pod_key] = Wait(Reason.SIDECAR_NOT_READY, told)
+        answer = answers[one.pod_key]
+        trouble = answer or (NO_ANSWER.format(port=one.port) if answer is None and not one.ready else "")
+        if trouble:
+            found[one.pod_key] = Wait(Reason.SIDECAR_NOT_READY, trouble)
     return found
 
 
@@ -102,4 +102,4 @@ def marked(workers: tuple[Worker, ...], troubles: Mapping[PodKey, Wait]) -> tupl
 def _with_fault(worker: Worker, trouble: Wait | None) -> Worker:
     if trouble is None or worker.detail or not never_joined(worker):
         return worker
-    return replace(worker, detail=trouble.said)
+    return replace(worker, detail=trouble.message)

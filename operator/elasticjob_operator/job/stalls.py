@@ -37,7 +37,7 @@ class StallQuestion:
 
     round: int = 0
     since: float = 0.0
-    told: bool = False
+    announced: bool = False
 
 
 NOBODY = StallQuestion()
@@ -46,14 +46,14 @@ NOBODY = StallQuestion()
 class Hang(NamedTuple):
     """What one step finds. `stalled`: the round in which a member stalls and all are asked, 0 for none. `sentence`:
     that the training hangs, and which member lags; empty while it does not hang. `of`: the pod of the member that ends
-    the round. `again`: seconds until the next look. `news`: the events to announce."""
+    the round. `again`: seconds until the next look. `events`: the events to announce."""
 
     asked: StallQuestion = NOBODY
     stalled: int = 0
     sentence: str = ""
     of: PodKey | None = None
     again: float | None = None
-    news: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 class Hangs(Concern):
@@ -70,7 +70,7 @@ class Hangs(Concern):
 
     def after(self, report: Report) -> tuple[Event, ...]:
         self._asked = report.of(Hang).asked
-        return report.of(Hang).news
+        return report.of(Hang).events
 
     def again(self, report: Report, now: float) -> float | None:
         return report.of(Hang).again
@@ -80,7 +80,7 @@ class StallAnswer(NamedTuple):
     """What a member's record says of its round. `stall` is None until it contains an answer."""
 
     worker: Worker
-    said: ElasticWorkerStatus
+    status: ElasticWorkerStatus
     stall: Stall | None
 
 
@@ -90,7 +90,7 @@ def hang_of(report: Report, asked: StallQuestion) -> Hang:
     deadline = report.spec.progress_deadline_seconds
     if deadline is None or agreed.phase is not RendezvousPhase.FORMED:
         return Hang()
-    answers = list(_answers(before, report.workers, report.observer.said))
+    answers = list(_answers(before, report.workers, report.observer.statuses))
     stalls = [one.stall for one in answers if one.stall is not None]
     if not any(stall.stalled for stall in stalls):
         return Hang()
@@ -109,20 +109,20 @@ def hang_of(report: Report, asked: StallQuestion) -> Hang:
     lagging, how = _lagging(answers)
     sentence = f"no member has reported for {deadline} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
-    told = asked.told or hung
-    news = () if told else (Event(Reason.HUNG, sentence, warning=True),)
-    return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
+    announced = asked.announced or hung
+    events = () if announced else (Event(Reason.HUNG, sentence, warning=True),)
+    return Hang(replace(asked, announced=True), agreed.round, sentence, first.pod_key, events=events)
 
 
 def _answers(
-    before: ElasticJobStatus, workers: Iterable[Worker], said: Mapping[PodKey, ElasticWorkerStatus]
+    before: ElasticJobStatus, workers: Iterable[Worker], statuses: Mapping[PodKey, ElasticWorkerStatus]
 ) -> Iterator[StallAnswer]:
     """The answers of the members that still train, in rank order."""
     agreed = before.rendezvous
-    known = {one.member: one for one in workers if one.member is not None and one.pod_key in said}
+    known = {one.member: one for one in workers if one.member is not None and one.pod_key in statuses}
     for member in agreed.participants:
         if member in known and member not in agreed.finished and member not in agreed.finishing:
-            status = said[known[member].pod_key]
+            status = statuses[known[member].pod_key]
             stall = status.stall if status.stall and status.stall.round == agreed.round else None
             yield StallAnswer(known[member], status, stall)
 
@@ -143,14 +143,14 @@ def _lagging(answers: list[StallAnswer]) -> tuple[list[StallAnswer], str]:
         found = silent
     steps = [one.stall.step for one in answers if one.stall and one.stall.step is not None]
     if found:
-        return found, _told(found, _does) + _at(steps)
+        return found, _described(found, _does) + _at(steps)
     behind = [one for one in answers if one.stall and one.stall.step is not None and one.stall.step < max(steps)]
     if 0 < 2 * len(behind) < len(steps):
-        return behind, _told(behind, _is_at) + f", the others at step {max(steps)}"
+        return behind, _described(behind, _is_at) + f", the others at step {max(steps)}"
     return [], "none of them lags behind the others" + _at(steps)
 
 
-def _told(those: list[StallAnswer], how: Callable[[StallAnswer], str]) -> str:
+def _described(those: list[StallAnswer], how: Callable[[StallAnswer], str]) -> str:
     return first_few([f"worker {one.worker.index}{how(one)}{_waits(one)}" for one in those])
 
 
@@ -166,7 +166,7 @@ def _is_at(one: StallAnswer) -> str:
 
 
 def _waits(one: StallAnswer) -> str:
-    return "" if one.said.waits is None else f" (it waits {one.said.waits:.0%} of its time)"
+    return "" if one.status.waits is None else f" (it waits {one.status.waits:.0%} of its time)"
 
 
 def _at(steps: list[int]) -> str:

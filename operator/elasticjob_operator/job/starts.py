@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elasticjob.api import ElasticWorkerStatus
 from elasticjob.rendezvous import Event
 from elasticjob_operator.job.concern import Concern
-from elasticjob_operator.job.progress import said_by_first
+from elasticjob_operator.job.progress import status_of_first
 from elasticjob_operator.job.report import Report
 
 LONGEST_SECONDS = 600.0  # a script may have no process group and report nothing
@@ -21,13 +21,13 @@ TRAINING_STARTED = "TrainingStarted"
 
 class StartFound(NamedTuple):
     """What one step finds. `round`: the round. `seconds`: from its forming until it trained, None if unknown. `again`:
-    seconds until the next look. `news`: the events to announce."""
+    seconds until the next look. `events`: the events to announce."""
 
     round: int = 0
     starting: bool = False
     seconds: float | None = None
     again: float | None = None
-    news: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 UNKNOWN = StartFound()
@@ -44,7 +44,7 @@ class Starts(Concern):
 
     def after(self, report: Report) -> tuple[Event, ...]:
         self._known = report.of(StartFound)
-        return self._known.news
+        return self._known.events
 
     def again(self, report: Report, now: float) -> float | None:
         return report.of(StartFound).again
@@ -56,23 +56,23 @@ def start_of(report: Report, known: StartFound) -> StartFound:
     if not before.starting or not before.history or before.history[-1].round != round:
         return StartFound(round)
     if known.round == round and known.seconds is not None:  # announced already, and not written yet
-        return known._replace(news=())
+        return known._replace(events=())
     passed = (datetime.fromisoformat(report.now) - datetime.fromisoformat(before.history[-1].time)).total_seconds()
-    said = said_by_first(report.view, report.decision.state)
-    how = _trains(round, said, reports=before.progress is not None and before.progress.step is not None)
+    status = status_of_first(report.view, report.decision.state)
+    how = _trains(round, status, reports=before.progress is not None and before.progress.step is not None)
     if how:
         message = f"round {round} trains, {passed:g} s after it was formed: {how}"
-        return StartFound(round, seconds=max(0.0, passed), news=(Event(TRAINING_STARTED, message),))
+        return StartFound(round, seconds=max(0.0, passed), events=(Event(TRAINING_STARTED, message),))
     if passed >= LONGEST_SECONDS:
         return StartFound(round)
     return StartFound(round, starting=True, again=LONGEST_SECONDS - passed)
 
 
-def _trains(round: int, said: ElasticWorkerStatus | None, *, reports: bool) -> str:
+def _trains(round: int, status: ElasticWorkerStatus | None, *, reports: bool) -> str:
     """The evidence that the round trains; empty while there is none. A job that has reported steps in earlier rounds
     will do so in this one."""
-    if said is None:
+    if status is None:
         return ""
-    if said.stepped == round:
+    if status.stepped == round:
         return "its first step is done"
-    return "all its processes are in its group" if said.connected == round and not reports else ""
+    return "all its processes are in its group" if status.connected == round and not reports else ""

@@ -19,9 +19,9 @@ from elasticjob.api import (
 )
 from elasticjob.objects import Object
 from elasticjob.pods import (
+    AVOIDED_NODES,
     BATCH,
     JOB_UID,
-    KEPT_OFF,
     QUEUE_LABEL,
     QUEUE_PRIORITY_LABEL,
     SIDECAR,
@@ -32,7 +32,7 @@ from elasticjob.pods import (
 from elasticjob_operator.objects import placement
 from elasticjob_operator.objects.admitted import Admission, add
 
-OF_ONE_POD = (KEPT_OFF, WORKLOAD)  # annotations
+OF_ONE_POD = (AVOIDED_NODES, WORKLOAD)  # annotations
 WORKER = "elasticjob-worker"  # in app.kubernetes.io/name; the operator's own pods have another
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -189,7 +189,9 @@ def render_pod(
     # a template copied from a pod has the annotations of that pod
     annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name not in OF_ONE_POD}
     annotations |= {WORKLOAD: admitted.workload} if admitted else {}
-    annotations |= {TEMPLATE_HASH: spec.template_hash} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
+    annotations |= {TEMPLATE_HASH: spec.template_hash} | (
+        {AVOIDED_NODES: ",".join(sorted(keep_off))} if keep_off else {}
+    )
     return {
         "apiVersion": "v1",
         "kind": "Pod",

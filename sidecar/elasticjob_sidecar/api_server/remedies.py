@@ -53,12 +53,12 @@ REFUSALS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], str]], ...
 
 def explained(failure: ApiError, job: str) -> str:
     """The failure, and what to change for this job's sidecar, as one sentence."""
-    told = NAMED.sub("", str(failure))
-    remedy = _remedy(failure, told, job)
-    return f"{told}; {remedy}" if remedy else told
+    message = NAMED.sub("", str(failure))
+    remedy = _remedy(failure, message, job)
+    return f"{message}; {remedy}" if remedy else message
 
 
-def _remedy(failure: ApiError, told: str, job: str) -> str:
+def _remedy(failure: ApiError, message: str, job: str) -> str:
     if isinstance(failure, Untrusted):
         return f"{CLOCKS}, and {AUTHORITY}" if failure.speaks_of_time else AUTHORITY
     if isinstance(failure, NoConnection):
@@ -71,7 +71,7 @@ def _remedy(failure: ApiError, told: str, job: str) -> str:
     if isinstance(failure, Conflict):
         return f"something else writes {RECORDS}, perhaps a webhook: take them out of its rules"
     for pattern, remedy in REFUSALS:
-        if found := pattern.search(told):
+        if found := pattern.search(message):
             return remedy(found, job)
     if isinstance(failure, NotFound) or failure.status in (400, 422):
         return f"see that the CRD {RECORDS} is there, and that of this version of the operator"

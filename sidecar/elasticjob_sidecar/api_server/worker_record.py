@@ -45,7 +45,7 @@ class WorkerRecord:
         self._kube, self._me, self._failed = kube, me, failed
         self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # gets an earlier incarnation's request
         self._request: WorkerRequest | None = None
-        self._wishes = self._granted = 0  # how many requests were wanted, and how many of them the API server has
+        self._requests = self._requests_written = 0  # how many were wanted, and how many the API server has
         self.trouble = ""  # why the record is not written, in a sentence
         self.refused = False  # whether the API server refuses the write
         self._ours = False  # the object exists, and has our id, labels and owner
@@ -58,7 +58,7 @@ class WorkerRecord:
         self._last_written = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
-        self._wish = asyncio.Event()
+        self._pending = asyncio.Event()
         self._urgent = asyncio.Event()  # set by an urgent update, cleared when a write begins
         self._giving_way: asyncio.Timeout | None = None  # of a write in progress that is not urgent
         self._written = asyncio.Condition()
@@ -71,18 +71,18 @@ class WorkerRecord:
     def want(self, request: WorkerRequest | None) -> None:
         """Write `request` into the record, from now on."""
         if request != self._request:
-            self._request, self._wishes = request, self._wishes + 1
-            self._wish.set()
+            self._request, self._requests = request, self._requests + 1
+            self._pending.set()
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """The job's size, and its seconds without a heartbeat until a worker is lost."""
         self._beats.job_size, self._beats.job_worker_lost = replicas, worker_lost
-        self._wish.set()
+        self._pending.set()
 
     def progress_shown(self, progress: Object) -> None:
         """The progress in the job's status."""
         self._beats.job_progress = progress
-        self._wish.set()
+        self._pending.set()
 
     def rest(self, quiet: bool) -> None:
         """Whether a round stands: then heartbeats are minutes apart. Otherwise they are frequent, and soon notice that
@@ -106,41 +106,41 @@ class WorkerRecord:
         seconds; of the script's reports only rank 0's, which stands for the job."""
         self._status = replace(self._status, **fields)
         if self._owes_report or (self._beats.quiet and self._status.has_update(self._written_status)):
-            self._wish.set()
+            self._pending.set()
 
     def ack(self, ping: int) -> bool:
         """Ack a ping of this worker. Written at once. Returns False if that was written before."""
         if self._status.ack == ping:
             return False
         self._status = replace(self._status, ack=ping)
-        self._hurry()
+        self._note_urgent_update()
         return True
 
     def suspect(self, members: Members) -> None:
         """All members that this worker suspects. Written at once."""
         if self._status.suspects != (suspects := str(members)):
             self._status = replace(self._status, suspects=suspects)
-            self._hurry()
+            self._note_urgent_update()
 
     def end(self) -> None:
         """The training ends, and there may be no next heartbeat: from now on a report is written at once."""
         self._ending = True
-        self._wish.set()
+        self._pending.set()
 
     async def written(self, report: bool = False) -> None:
         """Wait until the API server has the request that is wanted now, or a newer one. `report`: also the last
         report."""
-        wish = self._wishes
+        number = self._requests
 
         def done() -> bool:
-            return self._ours and self._granted >= wish and not (report and self._owes_report)
+            return self._ours and self._requests_written >= number and not (report and self._owes_report)
 
         async with self._written:
             await self._written.wait_for(done)
 
-    def _hurry(self) -> None:
+    def _note_urgent_update(self) -> None:
         """There is an urgent update: end the pause, and soon end a write that is not urgent."""
-        self._wish.set()
+        self._pending.set()
         self._urgent.set()
         if self._giving_way is not None and self._giving_way.when() is None:
             self._giving_way.reschedule(_now() + URGENT.first)
@@ -200,7 +200,7 @@ class WorkerRecord:
         """The next write that is not urgent, None if none is due."""
         if not self._ours:
             return self._establish
-        if self._granted < self._wishes:
+        if self._requests_written < self._requests:
             return self._write_request
         return self._beat if self._seconds_left <= 0 or self._owes_report else None
 
@@ -224,10 +224,10 @@ class WorkerRecord:
                 await self._urgent.wait()
 
     async def _idle(self, seconds: float) -> None:
-        self._wish.clear()
+        self._pending.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._wish.wait()
+                await self._pending.wait()
 
     async def _establish(self) -> None:
         """Make the object this incarnation's, whatever an earlier sidecar or pod of this name left.
@@ -237,14 +237,14 @@ class WorkerRecord:
         try:
             found = await self._kube.get_worker(self._me.pod_name)
         except NotFound:
-            wish = self._wishes
+            number = self._requests
             self._took(await self._kube.create_worker(self._me.created(self._request)))
             self._wrote(WorkerStatus())
             self.recall(None)
             how = "created"
         else:
-            self.recall(self._said_before(found))
-            wish = self._wishes
+            self.recall(self._earlier_request(found))
+            number = self._requests
             status = found.get("status", {})
             self._note(status)
             suspects, ack = status.get("suspects") or "", status.get("ack") or 0
@@ -254,10 +254,10 @@ class WorkerRecord:
             how = "taken over"
         if not self._ours:
             raise Conflict(f"ElasticWorker {self._me.pod_name} is not kept as it was written")
-        self._granted = wish
+        self._requests_written = number
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
-    def _said_before(self, found: Object) -> WorkerRequest | None:
+    def _earlier_request(self, found: Object) -> WorkerRequest | None:
         """The last request of an earlier incarnation in this pod, None if the object holds no valid one."""
         spec = found["spec"]
         if spec.get("id") == self._me.id or not spec.get("request") or not self._me.owns(found):
@@ -265,13 +265,13 @@ class WorkerRecord:
         try:
             return WorkerRequest.parse(spec["request"])
         except ValidationError as error:
-            log.warning("ElasticWorker %s asked for what makes no sense: %s", self._me.pod_name, error)
+            log.warning("ElasticWorker %s holds a request that does not match its schema: %s", self._me.pod_name, error)
             return None
 
     async def _write_request(self) -> None:
-        wish, request = self._wishes, self._request
+        number, request = self._requests, self._request
         await self._guarded(self._kube.replace_worker, asking(self._stored, request))
-        self._granted = wish
+        self._requests_written = number
         # it shows life as well; but a heartbeat tells more, so this delays it at most once
         put_off = _now() - random.uniform(0, self._pace / 2)
         self._last_written = min(put_off, self._last_beat + self._pace)

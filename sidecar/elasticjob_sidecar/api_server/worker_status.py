@@ -51,8 +51,8 @@ class WorkerStatus:
         """Whether `written` lacks a change that must not wait for minutes. Of the reports only rank 0's is one."""
         if (self.handed, self.imports, self.live) != (written.handed, written.imports, written.live):
             return True
-        told = (self.progress, self.connected, self.stepped)
-        reported = self.handed[1] == 0 and told != (written.progress, written.connected, written.stepped)
+        current = (self.progress, self.connected, self.stepped)
+        reported = self.handed[1] == 0 and current != (written.progress, written.connected, written.stepped)
         return reported or (self.stall is not None and self.stall != written.stall)
 
     def only_reports(self, written: "WorkerStatus") -> bool:
@@ -97,8 +97,8 @@ class StatusPace:
         """Seconds from the write of `written` to the write of `status`."""
         if self.quiet and not status.has_update(written):
             return backstop_seconds(self.job_size) * self.share
-        pace = record_seconds(self.job_size)
-        return max(pace, UNREAD_SECONDS) if self.quiet and self._is_unread(status, written) else pace
+        seconds = record_seconds(self.job_size)
+        return max(seconds, UNREAD_SECONDS) if self.quiet and self._is_unread(status, written) else seconds
 
     def _is_unread(self, status: WorkerStatus, written: WorkerStatus) -> bool:
         """Whether the only change is a new report, and the operator has not shown the last one yet."""

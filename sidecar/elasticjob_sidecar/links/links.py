@@ -110,10 +110,10 @@ class PeerLinks:
                 self._metrics.suspicions.inc()
                 self._silent.info("nothing is heard of worker %d's sidecar", member.index)
         round.suspects = suspects
-        if suspects != round.said and now >= round.says_at:
+        if suspects != round.reported and now >= round.reports_at:
             self._suspect(suspects)
-            round.said, round.says_at = suspects, now + SAY_SECONDS
-        if round.monitor.misses_news():
+            round.reported, round.reports_at = suspects, now + SAY_SECONDS
+        if round.monitor.misses_updates():
             self._watch.again()
         self._watch.calm(round.monitor.hears_all())
         if round.calling is not None and round.calling.done():
@@ -165,8 +165,8 @@ class _Round:
         self.group, self.times = group, times
         self.monitor = LinkMonitor(group, times, _now())
         self.suspects = Members()
-        self.said: Members | None = None  # the suspects of this round that were reported
-        self.says_at = 0.0
+        self.reported: Members | None = None  # the suspects of this round that were reported
+        self.reports_at = 0.0
         self.seen: RendezvousStatus | None = None
         self.calling: asyncio.Task[None] | None = None
         self._metrics = metrics

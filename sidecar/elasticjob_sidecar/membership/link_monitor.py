@@ -121,7 +121,7 @@ class LinkMonitor:
         """Whether each member was heard just now, and the round stands."""
         return not self.over and all(0 <= self._ran - since < self._times.suspicion for since in self._since.values())
 
-    def misses_news(self) -> bool:
+    def misses_updates(self) -> bool:
         """Whether a member has been silent for so long that the operator should have pinged it: then the connection to
         the API server may be as dead as the link. True once for each silence."""
         if self.over:  # the missing member may be known to be gone

@@ -28,7 +28,7 @@ from elasticjob_sidecar.membership.model import (
     Limits,
     Torchrun,
     Waiter,
-    told_of,
+    fields_of,
 )
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
@@ -162,15 +162,15 @@ class Membership:
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has finished"))
         self._succeed(round)
 
-    def recall(self, said: WorkerRequest | None, now: float) -> None:
+    def recall(self, request: WorkerRequest | None, now: float) -> None:
         """The request in an earlier incarnation's record, None if there is none. A success stands, unless a trainer has
         made a request since."""
         self.recalled = True
-        if said is not None:
-            self._torchruns = self._torchruns.recalled(said, there=bool(self.trainer))
+        if request is not None:
+            self._torchruns = self._torchruns.recalled(request, there=bool(self.trainer))
             silent = self._request is None or self._request.cause == RequestCause.POD_STOPPING
-            if said.type is RequestType.FINISH and silent:
-                self._move(HAS_FINISHED, round=said.round, stage=said.stage or 1, container=said.container)
+            if request.type is RequestType.FINISH and silent:
+                self._move(HAS_FINISHED, round=request.round, stage=request.stage or 1, container=request.container)
         self._settle(now)
 
     def close(self, trainer: str) -> None:
@@ -200,7 +200,7 @@ class Membership:
     def _asked(self) -> WorkerRequest | None:
         """The present request. A Close stands until the rendezvous is closed."""
         if self._closing and (self.job is None or self.job.phase is not CLOSED):
-            return WorkerRequest(type=RequestType.CLOSE, **self._torchruns.told())
+            return WorkerRequest(type=RequestType.CLOSE, **self._torchruns.fields())
         return self._request
 
     def _standing(self) -> Standing:
@@ -253,7 +253,7 @@ class Membership:
             event,
             after=after,
             cause=cause,
-            **told_of(failure),
+            **fields_of(failure),
             live=waiter.live or None,
             last_call_seconds=waiter.limits.last_call,
             worker_lost_seconds=waiter.limits.worker_lost,
@@ -282,7 +282,7 @@ class Membership:
     def _leave(self, event: RequestCause, cause: RequestCause | None = None, failure: Failure = NO_FAILURE) -> None:
         """`cause`: the trainer's own cause, if it differs from the event."""
         self.store_port = None
-        self._move(event, cause=cause or event, **told_of(failure))
+        self._move(event, cause=cause or event, **fields_of(failure))
         self._timers.clear()
 
     def _has_left(self) -> bool:
@@ -322,7 +322,9 @@ class Membership:
         self.mode = move.target
         if move.asks is not None:
             script = self._torchruns.present.script if move.asks is RequestType.JOIN else None
-            self._request = WorkerRequest(type=move.asks, **self._torchruns.told() | {"script": script or None} | asked)
+            self._request = WorkerRequest(
+                type=move.asks, **self._torchruns.fields() | {"script": script or None} | asked
+            )
 
     def is_replaced(self, trainer: str) -> bool:
         return trainer in self._replaced

@@ -73,7 +73,7 @@ class Waiter:
 Answer: TypeAlias = Handed | Refused
 
 
-def told_of(failure: Failure) -> dict[str, Any]:
+def fields_of(failure: Failure) -> dict[str, Any]:
     """The fields of a request that tell of a failure."""
     kind = FailureKind(failure.kind) if failure.detail else None
     return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}

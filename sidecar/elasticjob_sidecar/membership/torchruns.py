@@ -27,12 +27,12 @@ class Torchruns(NamedTuple):
         stage = torchrun.stage or self._next_of(torchrun) if new else self.stage
         return self._replace(present=torchrun, stage=stage)
 
-    def recalled(self, said: WorkerRequest, *, there: bool) -> "Torchruns":
+    def recalled(self, request: WorkerRequest, *, there: bool) -> "Torchruns":
         """A request by an earlier incarnation of the sidecar. `there`: a trainer came before it was read."""
-        before = (said.stage or 1) - (said.type is not RequestType.FINISH)
+        before = (request.stage or 1) - (request.type is not RequestType.FINISH)
         known = self._replace(
             succeeded=max(self.succeeded, before),
-            passed=(said.container or "", before) if self.passed == NONE_PASSED else self.passed,
+            passed=(request.container or "", before) if self.passed == NONE_PASSED else self.passed,
         )
         if there and self.present.stage == 0:
             return known._replace(stage=known._next_of(self.present))
@@ -43,7 +43,7 @@ class Torchruns(NamedTuple):
         passed = (self.present.container, self.stage)
         return self._replace(succeeded=max(self.succeeded, self.stage), passed=passed)
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The fields of a request that describe its torchrun."""
         return {"stage": self.stage if self.stage > 1 else None, "container": self.present.container or None}
 

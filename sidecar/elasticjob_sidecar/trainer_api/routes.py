@@ -109,13 +109,13 @@ class TrainerApi:
         wrote = loop.time()
         while goes_on():
             next_change, view = self._driver.next_change, view_now()
-            said = b""
+            data = b""
             if view is not None and view != last:
-                said, last = f"data: {json.dumps(view.to_json())}\n\n".encode(), view
+                data, last = f"data: {json.dumps(view.to_json())}\n\n".encode(), view
             elif loop.time() >= wrote + wire.COMMENT_SECONDS:
-                said = b": still here\n\n"
-            if said:
-                await response.write(said)
+                data = b": still here\n\n"
+            if data:
+                await response.write(data)
                 wrote = loop.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wrote + wire.COMMENT_SECONDS):
@@ -179,8 +179,8 @@ def _failure(asked: wire.Join | wire.Leave) -> wire.Failure:
 
 async def _answer(call: wire.Call, answer: Answer, request: web.Request) -> web.Response:
     assert call.sends is not None
-    said = await answer(_query(call.sends, request) if call.method == "GET" else await _body(call.sends, request))
-    return web.Response(status=204) if said is None else web.json_response(said.to_json())
+    result = await answer(_query(call.sends, request) if call.method == "GET" else await _body(call.sends, request))
+    return web.Response(status=204) if result is None else web.json_response(result.to_json())
 
 
 async def _body(message: type[M], request: web.Request) -> M:

@@ -28,8 +28,8 @@ def apart(job: Namespace) -> Iterator[None]:
     beside = Namespace("default")  # where the job's watch of pods does not see them
     pods = []
     for index, node in enumerate(worker_nodes()):
-        kept_off = {"namespaces": [job.name], "labelSelector": {"matchLabels": {INDEX_LABEL: str(index)}}}
-        rules = [{**kept_off, "topologyKey": "kubernetes.io/hostname"}]
+        avoided_nodes = {"namespaces": [job.name], "labelSelector": {"matchLabels": {INDEX_LABEL: str(index)}}}
+        rules = [{**avoided_nodes, "topologyKey": "kubernetes.io/hostname"}]
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rules}}
         container = {"name": "sleep", "image": IMAGE, "command": ["sleep", "infinity"]}
         spec = {"nodeName": node, "affinity": affinity, "containers": [container], "terminationGracePeriodSeconds": 0}

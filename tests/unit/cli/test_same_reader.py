@@ -160,8 +160,8 @@ GANG = {"replicas": 4, "maxReplicas": 4, "minReplicas": 2, "spareReplicas": 1, "
 @pytest.mark.parametrize(
     ("allowance", "absent"),
     [
-        (Allowance(2, 0, told="3 of 5 workers wait for quota"), {}),
-        (Allowance(3, 0, told="2 of 5 workers wait for quota"), {2: False}),
+        (Allowance(2, 0, message="3 of 5 workers wait for quota"), {}),
+        (Allowance(3, 0, message="2 of 5 workers wait for quota"), {2: False}),
         (Allowance(4, 1), {2: False, 3: False, 4: True}),
     ],
     ids=["its members", "one more", "all of it"],
@@ -175,7 +175,9 @@ def test_of_a_gang_the_tool_misses_no_worker_that_has_no_quota(allowance: Allowa
 
 def test_of_a_gang_without_quota_all_workers_are_counted_and_none_is_named() -> None:
     body = job(**GANG)
-    found = report(State(clocks=CLOCKS), spec=GANG, facts=[Allowance(suspends=True, told="5 workers wait for quota")])
+    found = report(
+        State(clocks=CLOCKS), spec=GANG, facts=[Allowance(suspends=True, message="5 workers wait for quota")]
+    )
     body["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
     seen = look(Scene(job={**body, "status": status_of(found).dump()}, leader=LEADER, now=NOW))
     assert not seen.missing

@@ -10,7 +10,7 @@ import pytest
 from elasticjob.api import JOB_LEFT
 from elasticjob.blocker_reasons import Reason
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF
+from elasticjob.pods import AVOIDED_NODES
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
@@ -141,12 +141,12 @@ def test_the_issues_example() -> None:
 
 def test_what_keeps_off_nodes_is_told_which_and_what_helps() -> None:
     waits = unscheduled(1, "0/3 nodes are available")
-    waits["metadata"]["annotations"] = {KEPT_OFF: "node-b,node-a"}
+    waits["metadata"]["annotations"] = {AVOIDED_NODES: "node-b,node-a"}
     seen = forming(joined=[0], last=[0, 1], pods=[waits])
     assert causes(seen) == [Reason.UNSCHEDULABLE]
     assert (
-        "worker 1, whose pod is pending and kept off nodes: 0/3 nodes are available: spec.avoidNodes.required rules "
-        "out node-a, node-b. Make room on other nodes or add some, or unset `avoidNodes.required`."
+        "worker 1, whose pod is pending and excluded from nodes: 0/3 nodes are available: spec.avoidNodes.required "
+        "rules out node-a, node-b. Make room on other nodes or add some, or unset `avoidNodes.required`."
     ) in answer(seen).paragraph
 
 
@@ -296,7 +296,7 @@ def test_what_follows(seen: Look, follows: str) -> None:
 
 def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     """In the operator's words: this tool reads no nodes."""
-    going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
+    going = "worker 1: its node b is draining (node.kubernetes.io/unschedulable)"
     node = blocker("NodeDraining", going.removeprefix("worker 1: "), 1, object="Node/b", passes=True)
     reply = answer(formed([0, 1], blockers=[blocker("ImagePull", "no image", 7), node]))
     assert [(one.reason, one.message) for one in reply.causes] == [(Reason.NODE_DRAINING, going)]

@@ -61,7 +61,7 @@ async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
 async def test_a_status_that_is_not_written_yet_stops_what_follows_unless_it_may_wait(
     monkeypatch: pytest.MonkeyPatch, pace: Outcome, done: list[str]
 ) -> None:
-    monkeypatch.setattr(status_writer, "pace_of", lambda *_, **__: pace)
+    monkeypatch.setattr(status_writer, "due_of", lambda *_, **__: pace)
     recorded = RecordedJob(job())
     assert await reconciler(recorded).reconcile(KEY) == 0.5
     assert recorded.done == done
@@ -99,7 +99,7 @@ async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeyp
     await made.reconcile(KEY)
     recorded.now += 7
     with monkeypatch.context() as patched:
-        patched.setattr(status_writer, "pace_of", lambda *_, **__: Retry(0.5))
+        patched.setattr(status_writer, "due_of", lambda *_, **__: Retry(0.5))
         assert await made.reconcile(KEY) == 0.5
     assert lost_seconds() - before == 0
     await made.reconcile(KEY)
@@ -272,7 +272,7 @@ async def test_what_a_sidecar_said_last_is_in_the_reason_of_a_job_that_nobody_ha
     await made.reconcile(KEY)
     concerns = made._memories._known[KEY].concerns
     (questions,) = (one for one in concerns if isinstance(one, SidecarQuestions))
-    questions.said[0, 0] = "its ElasticWorker cannot be written: exceeded quota"
+    questions.answers[0, 0] = "its ElasticWorker cannot be written: exceeded quota"
     for recorded.now in (101.0, 161.0):
         await made.reconcile(KEY)
     agreed = recorded.body["status"]["rendezvous"]

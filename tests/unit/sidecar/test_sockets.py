@@ -426,7 +426,7 @@ async def test_what_keeps_a_sidecar_from_joining_is_at_a_page_of_its_own(pair: T
     assert await page(TROUBLE_PATH) == ""
     zero.sidecar.record._ours = False
     pair.kube.fail["get"] = [Denied("the API server answered 403: not here", 403)] * 99
-    zero.sidecar.record._wish.set()
+    zero.sidecar.record._pending.set()
     await until(lambda: zero.sidecar.record.trouble)
     why = "its ElasticWorker cannot be written: the API server answered 403: not here"
     assert await page(TROUBLE_PATH) == why

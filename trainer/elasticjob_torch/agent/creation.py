@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from elasticjob_torch.agent.handler import ElasticJobRendezvousHandler
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
-    look_at_news,
+    look_at_updates,
     note_identical_workers,
     restart_processes,
     stop_processes,
@@ -75,12 +75,12 @@ def create_handler(
     note_identical_workers(sys.argv, os.environ)
     warm = switch_on(membership.tell_imports)
     join_again_when_ranks_break()
-    look_at_news()
+    look_at_updates()
     restart_processes()
     inherited = HandedOn(os.environ, params.endpoint or str(settings.address))
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
-    failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a dropped handler is collected
-    tell_processes(settings.run_id, lambda processes: said(processes) if (said := told()) is not None else {})
+    failures, held = handler.failures, weakref.WeakMethod(handler.variables_for)  # a dropped handler is collected
+    tell_processes(settings.run_id, lambda processes: made(processes) if (made := held()) is not None else {})
     stop_processes(settings.stop_timeout, failures.stopping)
     end_with_a_sentence(BACKEND, lambda: failures.last)
     return handler

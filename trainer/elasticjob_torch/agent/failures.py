@@ -141,10 +141,10 @@ class FailureLog:
 
     def _add(self, how: str, message: str, file: str, exit_code: int | None) -> None:
         of_a_peer = _BROKEN.search(message) is not None
-        said = how + (", a connection broke" if of_a_peer else "") + (f": {message}" if message else "")
-        said = " ".join(said.split())[:_LENGTH].encode(errors="replace").decode()
+        detail = how + (", a connection broke" if of_a_peer else "") + (f": {message}" if message else "")
+        detail = " ".join(detail.split())[:_LENGTH].encode(errors="replace").decode()
         kind = wire.FailureKind.BROKEN_CONNECTION if of_a_peer else _kind_of(exit_code, message)
-        self._seen.append(_Seen(of_a_peer, _written(file), wire.Failure(said, exit_code, kind)))
+        self._seen.append(_Seen(of_a_peer, _written(file), wire.Failure(detail, exit_code, kind)))
 
     def _name(self, local_rank: int) -> str:
         rank = self._ranks.get(local_rank)
@@ -182,11 +182,11 @@ def _left_in(file: str) -> str:
         return ""
 
 
-def _message_in(said: Any) -> str:
-    return str(said.get("message", "") if isinstance(said, dict) else said or "")
+def _message_in(message: Any) -> str:
+    return str(message.get("message", "") if isinstance(message, dict) else message or "")
 
 
-def _rank_in(said: Any) -> str:
+def _rank_in(message: Any) -> str:
     """Return the rank if our own excepthook wrote the file: torch's ``@record`` does not name it."""
-    extra = said.get("extraInfo") if isinstance(said, dict) else None
+    extra = message.get("extraInfo") if isinstance(message, dict) else None
     return f"rank {extra['rank']}" if isinstance(extra, dict) and extra.get("rank") else ""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # Until a newcomer's processes are ready; then it joins without, and they are started anew in the round.
 READY_SECONDS = 600.0
 # Between an error of the group and news of a change, while these would come: without, the processes end.
-NEWS_SECONDS = 30.0
+UPDATE_SECONDS = 30.0
 # Between two tries to tell the sidecar that all processes have opted in.
 TELL_SECONDS = 1.0
 
@@ -36,7 +36,7 @@ class GoingOn:
     """The processes of one agent, as far as they live through changes.
 
     Args:
-        news: called, in any thread, when a process says what it does.
+        notify: called, in any thread, when a process says what it does.
         tell_live: tells the sidecar that all processes of a round have opted in, and returns whether it need not be
             told again; called in a thread of its own.
         patience: how long processes may be busy after their round is over.
@@ -44,15 +44,15 @@ class GoingOn:
 
     def __init__(
         self,
-        news: Callable[[], object],
+        notify: Callable[[], object],
         tell_live: Callable[[int], bool],
         patience: Patience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._news, self._tell_live, self._clock = news, tell_live, clock
+        self._notify, self._tell_live, self._clock = notify, tell_live, clock
         self._living: Living | None = None  # made with the first processes
         self._round = 0  # that the processes are in, 0 for none
-        self._told_live = (0, 0)  # the last round of which the sidecar knows that; how often it was away before
+        self._reported_live = (0, 0)  # the last round of which the sidecar knows that; how often it was away before
         self._times_away = 0
         self._telling: threading.Thread | None = None
         self._tells_after = 0.0
@@ -88,7 +88,7 @@ class GoingOn:
         return variables for them. Without a socket they cannot opt in, and restart at each change."""
         if self._living is None:
             try:
-                self._living = Living(self._news)
+                self._living = Living(self._notify)
             except OSError as error:  # no folder for temporary files, or its path is too long for a socket
                 log.info("training processes cannot live through changes here: %s", error)
                 return {}
@@ -122,11 +122,11 @@ class GoingOn:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now
-        elif now - self._waiting_since > NEWS_SECONDS:
+        elif now - self._waiting_since > UPDATE_SECONDS:
             self._waiting_since = now
             living.stop(
                 f"a connection was closed in round {self._round}, and no change of the group followed within "
-                f"{NEWS_SECONDS:g} s"
+                f"{UPDATE_SECONDS:g} s"
             )
 
     def count(self, waiting: int, view: wire.View | None) -> int:
@@ -181,13 +181,13 @@ class GoingOn:
         if view is None:
             self._times_away += 1  # the one that comes back may be another
             return
-        news, is_busy = (self._round, self._times_away), self._telling is not None and self._telling.is_alive()
-        if news == self._told_live or is_busy or now < self._tells_after or not living.have_opted_in():
+        known, is_busy = (self._round, self._times_away), self._telling is not None and self._telling.is_alive()
+        if known == self._reported_live or is_busy or now < self._tells_after or not living.have_opted_in():
             return
 
         def tell() -> None:
-            if self._tell_live(news[0]):
-                self._told_live = news
+            if self._tell_live(known[0]):
+                self._reported_live = known
 
         self._tells_after = now + TELL_SECONDS
         self._telling = threading.Thread(target=tell, daemon=True)

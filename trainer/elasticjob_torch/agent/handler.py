@@ -85,7 +85,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._stalls = StallInspector(membership.tell_processes)
         self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
         self._reaper = Reaper()
-        self._going_on = GoingOn(membership.news.ring, membership.tell_live, settings.patience)
+        self._going_on = GoingOn(membership.updated.ring, membership.tell_live, settings.patience)
         self._keeps = False  # the next rendezvous is one of processes that run
         self._is_new = True
         self._round = 1  # the round in use
@@ -179,7 +179,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         ours = {MASTER_ADDRESS: self._master_address, _RESTART_COUNT: str(self._round - 1)}
         self._going_on.entered(self._round, {rank: {**given, **ours} for rank, given in processes.items()})
 
-    def told(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
+    def variables_for(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
         """Return variables for the training processes that start now. ``processes``: torch's own variables for them, by
         local rank."""
         self.failures.started(processes)
@@ -187,9 +187,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         start, places = self._leftovers.new_start(), {rank: {**given, **ours} for rank, given in processes.items()}
         return {START: start, **ours, **self._going_on.started(start, places, self._round)}
 
-    def await_news(self, seconds: float, processes: Sequence[int]) -> None:
+    def await_update(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar sends something, or one of ``processes`` (pids) ends; at most ``seconds``."""
-        self._membership.news.wait(seconds, processes)
+        self._membership.updated.wait(seconds, processes)
         self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
         self._going_on.look(self._membership.present_view, self._is_over(), processes)
@@ -247,13 +247,13 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         began = time.monotonic()
         log.info("a round is formed: it trains on while this worker's processes import")
         while not warm.is_ready() and self._trains(deadline) and time.monotonic() < deadline:
-            self.await_news(0.05, ())
+            self.await_update(0.05, ())
         log.info("asking for the next round, after %.1f s", time.monotonic() - began)
 
     def _trains(self, deadline: float) -> bool:
         """Say whether a round is formed, once the sidecar has told; that takes an instant."""
         while self._membership.view is None and time.monotonic() < deadline:
-            self.await_news(0.05, ())
+            self.await_update(0.05, ())
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED
 

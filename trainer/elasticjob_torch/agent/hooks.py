@@ -57,22 +57,22 @@ def stop_processes(within: float | None, stopping: Callable[[Mapping[int, int], 
     _wrap(PContext, "close", functools.partial(_stopping, within, stopping))
 
 
-def tell_processes(run_id: str, told: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]]) -> None:
+def tell_processes(run_id: str, variables_for: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]]) -> None:
     """Give these variables to processes that agents of the run start. They are requested at each start, before torch
-    names its log folder by one of them. `told` receives torch's own variables for each local rank."""
-    _wrap(PContext, "__init__", functools.partial(_telling, run_id, told))
+    names its log folder by one of them. `variables_for` receives torch's own variables for each local rank."""
+    _wrap(PContext, "__init__", functools.partial(_telling, run_id, variables_for))
 
 
-def look_at_news() -> None:
+def look_at_updates() -> None:
     """Let agents of this process look at their processes and at the rendezvous as soon as something has happened.
 
-    torch sleeps for the monitor interval before each look. A handler with ``await_news`` is called instead, with the
+    torch sleeps for the monitor interval before each look. A handler with ``await_update`` is called instead, with the
     interval in seconds and the pids.
 
     Where ``goes_on`` says so after a look that found all processes healthy, the agent enters the next round and keeps
     them, and ``gone_on`` receives torch's variables for them, by local rank. A restart would stop and start them.
     """
-    _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_news)
+    _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_updates)
 
 
 def restart_processes() -> None:
@@ -117,14 +117,16 @@ def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _telling(
-    run_id: str, told: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]], init: Callable[..., None]
+    run_id: str,
+    variables_for: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]],
+    init: Callable[..., None],
 ) -> Callable[..., None]:
     signature = inspect.signature(init)
 
     def make(*args: Any, **kwargs: Any) -> None:
         environments = signature.bind(*args, **kwargs).arguments.get("envs") or {}
         ours = {rank: one for rank, one in environments.items() if one.get("TORCHELASTIC_RUN_ID") == run_id}
-        variables = told(ours) if ours else {}
+        variables = variables_for(ours) if ours else {}
         for environment in ours.values():
             environment.update(variables)
         init(*args, **kwargs)
@@ -168,24 +170,24 @@ def _restarting(init: Callable[..., None]) -> Callable[..., None]:
     return make
 
 
-def _looking_at_news(run: Callable[..., Any]) -> Callable[..., Any]:
+def _looking_at_updates(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_with_news(agent: Any, *args: Any, **kwargs: Any) -> Any:
         spec = agent.get_worker_group().spec
         handler = spec.rdzv_handler
         goes_on = getattr(handler, "goes_on", None)
-        await_news, look = getattr(handler, "await_news", None), getattr(agent, "_monitor_workers", None)
-        if await_news is None or look is None or "_monitor_workers" in vars(agent):
+        await_update, look = getattr(handler, "await_update", None), getattr(agent, "_monitor_workers", None)
+        if await_update is None or look is None or "_monitor_workers" in vars(agent):
             return run(agent, *args, **kwargs)
         seconds, spec.monitor_interval = spec.monitor_interval, _SHORTEST_SECONDS
 
-        def look_at_news(group: Any) -> Any:
-            await_news(seconds, [worker.id for worker in group.workers])
+        def look_at_updates(group: Any) -> Any:
+            await_update(seconds, [worker.id for worker in group.workers])
             result = look(group)
             if getattr(result, "state", None) == _HEALTHY and goes_on is not None and goes_on():
                 _keep(agent, group)
             return result
 
-        agent._monitor_workers = look_at_news
+        agent._monitor_workers = look_at_updates
         return run(agent, *args, **kwargs)
 
     return run_with_news

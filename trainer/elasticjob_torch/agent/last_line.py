@@ -25,14 +25,14 @@ def end_with_a_sentence(name: str, what_failed: Callable[[], str]) -> None:
     shown = getattr(sys.excepthook, "_elasticjob_shown", sys.excepthook)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        said = str(error)
+        sentence = str(error)
         if isinstance(error, SignalException):
-            said = f"stopped by {error.sigval.name}"
+            sentence = f"stopped by {error.sigval.name}"
         elif not isinstance(error, RendezvousError):
             shown(kind, error, trace)
-            said = what_failed() if isinstance(error, ChildFailedError) else ""
-        if said:
-            print(f"{name}: {said}", file=sys.stderr, flush=True)
+            sentence = what_failed() if isinstance(error, ChildFailedError) else ""
+        if sentence:
+            print(f"{name}: {sentence}", file=sys.stderr, flush=True)
 
     hook._elasticjob_shown = shown  # type: ignore[attr-defined]
     sys.excepthook = hook

@@ -57,8 +57,8 @@ class Leftovers:
         self._ending = await_ends(self._find(), time.monotonic() + _DYING_SECONDS)
         self._until = time.monotonic() + self._within
         if self._ending:
-            said = ", ".join(f"{pid} ({command_of(pid)})" for pid in sorted(self._ending))
-            log.warning("ending processes that an earlier round left behind: %s", said)
+            listed = ", ".join(f"{pid} ({command_of(pid)})" for pid in sorted(self._ending))
+            log.warning("ending processes that an earlier round left behind: %s", listed)
         send(self._ending, signal.SIGTERM)
 
     def end(self) -> None:

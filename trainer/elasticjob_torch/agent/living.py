@@ -41,10 +41,10 @@ _SEND_SECONDS = 5.0
 
 
 class Living:
-    """The processes of one agent that have opted in. ``news`` is called, in any thread, when one says what it does."""
+    """The processes of one agent that have opted in. ``notify`` is called in any thread when one says what it does."""
 
-    def __init__(self, news: Callable[[], object] = lambda: None) -> None:
-        self._news = news
+    def __init__(self, notify: Callable[[], object] = lambda: None) -> None:
+        self._notify = notify
         self._lock = threading.Lock()
         self._start, self._count = "", 0  # of the processes that were started last
         self._processes: dict[int, tuple[Waits, socket.socket]] = {}  # by local rank: what each has said last
@@ -82,25 +82,25 @@ class Living:
     def wait(self) -> bool:
         """Say whether all processes that were started last wait for the next round."""
         with self._lock:
-            return self._all_have_opted_in() and all(self._waits(said) for said, _ in self._processes.values())
+            return self._all_have_opted_in() and all(self._waits(last) for last, _ in self._processes.values())
 
     def some_wait(self) -> bool:
         """Say whether any process waits for the next round."""
         with self._lock:
-            return any(self._waits(said) for said, _ in self._processes.values())
+            return any(self._waits(last) for last, _ in self._processes.values())
 
     def busy(self) -> list[bool]:
         """Return, for each process that has opted in and does not wait, whether it saves."""
         with self._lock:
-            return [rank in self._saving for rank, (said, _) in self._processes.items() if not self._waits(said)]
+            return [rank in self._saving for rank, (last, _) in self._processes.items() if not self._waits(last)]
 
     def enter(self, number: int, places: Mapping[int, Mapping[str, str]]) -> None:
         """Give the processes their places in the round, torch's variables by local rank; later to those that have not
         opted in yet."""
         with self._lock:
             self._round, self._places = number, places
-            for said, to in self._processes.values():
-                self._answer(said, to)
+            for last, to in self._processes.values():
+                self._answer(last, to)
 
     def over(self, number: int, *, cut: bool = False) -> None:
         """Tell the processes that the round is over; ``cut``: and to end its collectives. May be called again."""
@@ -112,15 +112,15 @@ class Living:
     def stop(self, reason: str) -> None:
         """Tell the processes that wait for the next round that they do not live on."""
         with self._lock:
-            for said, to in self._processes.values():
-                if self._waits(said):
+            for last, to in self._processes.values():
+                if self._waits(last):
                     _send(Stop(reason=reason), to)
 
     def close(self) -> None:
         """End the socket. May be called again."""
         self._end()
 
-    def said(self, what: Waits | Saves, by: socket.socket) -> bool:
+    def note(self, what: Waits | Saves, by: socket.socket) -> bool:
         """In the thread that reads: a process says what it does. Return False if it is not one of those started
         last."""
         with self._lock:
@@ -131,19 +131,19 @@ class Living:
             else:
                 self._processes[what.local_rank] = what, by
                 self._answer(what, by)
-        self._news()
+        self._notify()
         return True
 
     def _all_have_opted_in(self) -> bool:
         return 0 < self._count == len(self._processes)
 
-    def _waits(self, said: Waits) -> bool:
-        return said.round >= self._round
+    def _waits(self, last: Waits) -> bool:
+        return last.round >= self._round
 
-    def _answer(self, said: Waits, to: socket.socket) -> None:
-        if self._waits(said) or said.local_rank not in self._places:
+    def _answer(self, last: Waits, to: socket.socket) -> None:
+        if self._waits(last) or last.local_rank not in self._places:
             return
-        _send(Enter(round=self._round, variables=dict(self._places[said.local_rank])), to)
+        _send(Enter(round=self._round, variables=dict(self._places[last.local_rank])), to)
         if self._over >= self._round:
             _send(Over(round=self._round, cut=self._cut >= self._round), to)
 
@@ -169,7 +169,7 @@ def _read(connection: socket.socket, living: weakref.ref[Living]) -> None:
         try:
             for message in received(connection):
                 held = living()
-                if held is None or not isinstance(message, (Waits, Saves)) or not held.said(message, connection):
+                if held is None or not isinstance(message, (Waits, Saves)) or not held.note(message, connection):
                     return
                 del held
         except ValueError as error:

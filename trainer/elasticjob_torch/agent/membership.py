@@ -36,17 +36,17 @@ class AgentMembership(AgentStateMachine):
     """Joins the rendezvous through the sidecar, follows it and ends this agent's part in it.
 
     Attributes:
-        news: rings at each view that the sidecar sends.
+        updated: rings at each view that the sidecar sends.
     """
 
     def __init__(self, settings: Settings) -> None:
         trainer = uuid.uuid4().hex
-        self.news = Alarm()
+        self.updated = Alarm()
         container, script = start_of_container(), script_of(sys.argv)
-        events = EventStream(settings.address, trainer, self.news.ring, container, script)
+        events = EventStream(settings.address, trainer, self.updated.ring, container, script)
         # an agent that is dropped without an end is gone, like a killed one
         weakref.finalize(self, events.let_go).atexit = False
-        client = SidecarClient(settings.address, trainer, settings.sidecar_timeout, self.news.await_readable)
+        client = SidecarClient(settings.address, trainer, settings.sidecar_timeout, self.updated.await_readable)
         super().__init__(settings, client, events)
 
     def open(self) -> None:

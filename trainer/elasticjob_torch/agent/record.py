@@ -45,8 +45,8 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
     def keep(error: BaseException) -> None:
         try:
             stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            said = ": ".join(filter(None, (type(error).__name__, str(error))))
-            _write(environ.get(_FILE, file), said, stack, environ.get("RANK"))
+            message = ": ".join(filter(None, (type(error).__name__, str(error))))
+            _write(environ.get(_FILE, file), message, stack, environ.get("RANK"))
         except Exception:  # the exception itself has to be shown in any case
             traceback.print_exc()
 
@@ -64,9 +64,9 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
         _signal.signal(number, _signal.SIG_IGN)  # the agent sees by this that the process has answered
 
     def leave_last_words() -> None:
-        if said := last_line():
+        if message := last_line():
             try:
-                _write(environ.get(_FILE, file), f"{LAST_WORDS}{said}", said, environ.get("RANK"))
+                _write(environ.get(_FILE, file), f"{LAST_WORDS}{message}", message, environ.get("RANK"))
             except OSError:
                 return  # the agent reports the exit code
 
@@ -95,10 +95,10 @@ def _listen(stderr: TextIO | None) -> Callable[[], str]:
     return lambda: next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _write(file: str, said: str, stack: str, rank: str | None) -> None:
+def _write(file: str, message: str, stack: str, rank: str | None) -> None:
     extra = {"py_callstack": stack, "timestamp": str(int(time.time())), "rank": rank}
     try:
         with open(file, "x", encoding="utf-8") as opened:
-            json.dump({"message": {"message": said, "extraInfo": extra}}, opened)
+            json.dump({"message": {"message": message, "extraInfo": extra}}, opened)
     except FileExistsError:
         return  # written by @record, or the exception is there

@@ -73,7 +73,7 @@ class AgentStateMachine(ABC):
         self._clock = clock
         self._sleep = sleep
         self._used = 0  # the last round that this trainer has used or given up
-        self._told = False  # the agent was told that its round ended
+        self._notified = False  # the agent was told that its round ended
         self._departed = False  # told that there is no next round: the end is no failure of this worker
         self._done_before = False  # told that the stage is finished: the sidecar has recorded that
         self._succeeded = 0  # the round whose work is done
@@ -113,9 +113,9 @@ class AgentStateMachine(ABC):
         if not self._used or not self.has_ended(self._used):
             return 0
         view = self._events.view
-        if not self._told:
+        if not self._notified:
             log.info("round %d is over: %s", self._used, self._why_over())
-        self._told = True
+        self._notified = True
         return 1 if view is None else max(1, view.waiting)
 
     def has_ended(self, number: int) -> bool:
@@ -179,30 +179,30 @@ class AgentStateMachine(ABC):
 
     def use(self, handed: wire.Round) -> None:
         """Take the round into use. From now on `notice_change` reports its end."""
-        self._told = False
+        self._notified = False
         self._used = handed.number
 
     def excuse(self) -> None:
         """Ask for the next round as if told to, although processes have failed: this agent itself ended them."""
-        self._told = True
+        self._notified = True
 
     def give_up(self, handed: wire.Round) -> None:
         """Ask for a later round next time: this one's store did not come, or broke."""
-        self._told = self.has_ended(handed.number)
+        self._notified = self.has_ended(handed.number)
         self._used = handed.number
 
     def stepping_out(self, failure: wire.Failure = wire.NO_FAILURE) -> Steps[None]:
         """Leave until new processes are ready. The leave counts as the join would, so the join that follows does
         not."""
-        told = self._told or bool(self.notice_change())
-        cause = wire.LeaveCause.MEMBERSHIP_CHANGED if told else wire.LeaveCause.WORKER_FAILED
+        notified = self._notified or bool(self.notice_change())
+        cause = wire.LeaveCause.MEMBERSHIP_CHANGED if notified else wire.LeaveCause.WORKER_FAILED
         seconds = self._settings.close_timeout
         try:
             yield from self._telling(partial(self._client.leave, cause, seconds, failure), seconds)
         except (SidecarError, CannotRunHere) as error:
             log.warning("could not record that this worker's processes are started anew: %s", error)
             return
-        self._told = True
+        self._notified = True
 
     def posting_store(self, handed: wire.Round, port: int) -> Steps[None]:
         yield partial(self._client.post_store, handed.number, port)
@@ -283,7 +283,7 @@ class AgentStateMachine(ABC):
     def _cause(self) -> wire.JoinCause:
         if not self._used:
             return wire.JoinCause.STARTED
-        if self._told or self.notice_change():
+        if self._notified or self.notice_change():
             return wire.JoinCause.MEMBERSHIP_CHANGED
         # A lost peer may show first as broken connections: the operator judges once it knows of both.
         log.info("round %d is over for this worker: its processes failed", self._used)

@@ -46,7 +46,7 @@ def _connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -
         return None
     links.expect({place.host, "127.0.0.1", "::1"})
     store = dist.PrefixStore(f"elasticjob/live/{place.round}", _store(place, links))
-    _told_by_all(place, store, "here", "")
+    _shared_by_all(place, store, "here", "")
     dist.init_process_group(
         backend.name,
         store=store,
@@ -57,8 +57,8 @@ def _connect(place: Place, links: Links, timeout: timedelta, backend: Backend) -
     if set_timeout:
         set_timeout(timeout)
     # by the store, not by a collective: that would wait on connections that cannot be cut yet
-    told = _told_by_all(place, store, "addresses", json.dumps(sorted(links.own_addresses())))
-    links.expect({str(address) for one in told for address in json.loads(one)})
+    shared = _shared_by_all(place, store, "addresses", json.dumps(sorted(links.own_addresses())))
+    links.expect({str(address) for one in shared for address in json.loads(one)})
     return None
 
 
@@ -77,13 +77,13 @@ def _store(place: Place, links: Links) -> dist.TCPStore:
         thread.close()
 
 
-def _told_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[bytes]:
+def _shared_by_all(place: Place, store: dist.Store, what: str, mine: str) -> list[bytes]:
     """Tell the other members something; return what all have told, by rank, once they have."""
     keys = [f"{what}/{rank}" for rank in range(place.size)]
     store.set(keys[place.rank], mine)
     store.wait(keys)
-    told: list[bytes] = store.multi_get(keys)
-    return told
+    shared: list[bytes] = store.multi_get(keys)
+    return shared
 
 
 def disconnect() -> list[object]:

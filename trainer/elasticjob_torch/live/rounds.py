@@ -121,7 +121,7 @@ class OfAgent:
         self._start, path = from_variable(given)
         self._local_rank = int(environment.get("LOCAL_RANK") or 0)
         self._round = self._over = self._cut = 0
-        self._news: queue.SimpleQueue[Enter | Stop] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Enter | Stop] = queue.SimpleQueue()
         self._heard: Callable[[], object] = lambda: None
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_CONNECT_SECONDS)
@@ -147,19 +147,19 @@ class OfAgent:
     def following(self) -> Place:
         self._say(Waits(start=self._start, local_rank=self._local_rank, round=self._round))
         try:
-            news = self._news.get(timeout=_NEXT_SECONDS)
+            message = self._messages.get(timeout=_NEXT_SECONDS)
         except queue.Empty:
             raise NoNextRound(
                 f"waited {_NEXT_SECONDS:g} s for this process's agent to enter a round after round {self._round}"
             ) from None
-        if isinstance(news, Stop):
-            raise NoNextRound(news.reason)
+        if isinstance(message, Stop):
+            raise NoNextRound(message.reason)
         after_loss = self.is_cut()
-        self._round = news.round
-        self._environment.update(news.variables)
-        given = news.variables
+        self._round = message.round
+        self._environment.update(message.variables)
+        given = message.variables
         rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
-        return Place(news.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]), after_loss)
+        return Place(message.round, rank, size, given["MASTER_ADDR"], int(given["MASTER_PORT"]), after_loss)
 
     def _say(self, what: Message) -> None:
         with contextlib.suppress(OSError):  # the agent is gone, which the thread tells
@@ -174,9 +174,9 @@ class OfAgent:
                     self._cut = max(self._cut, message.round if message.cut else 0)
                     self._heard()
                 elif isinstance(message, (Enter, Stop)):
-                    self._news.put(message)
+                    self._messages.put(message)
         except ValueError as error:
             why = str(error)
-        self._news.put(Stop(reason=why))
+        self._messages.put(Stop(reason=why))
         self._over = self._cut = max(self._over, self._round)
         self._heard()

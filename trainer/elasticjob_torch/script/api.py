@@ -143,9 +143,9 @@ def report(
         client.report(_progress)
 
 
-def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Mapping[str, float]:
+def _shown(known: Mapping[str, float], new: Mapping[str, SupportsFloat]) -> Mapping[str, float]:
     shown = dict(known)
-    for name, given in news.items():
+    for name, given in new.items():
         value = given if type(given) is float and name in known else _metric(name, given)
         if math.isfinite(value):
             shown[name] = value

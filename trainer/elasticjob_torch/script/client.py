@@ -141,8 +141,8 @@ class Sender:
     def report(self, progress: ReportedProgress) -> None:
         """Send a report at once, or a second after the last one."""
         with self._condition:
-            news, self._progress = self._progress is None, progress
-            if news:  # otherwise the thread already waits to send
+            is_first, self._progress = self._progress is None, progress
+            if is_first:  # otherwise the thread already waits to send
                 self._wake()
 
     def close(self, seconds: float) -> None:
@@ -189,10 +189,10 @@ class Sender:
         report = wire.ProgressReport(local_rank=self._local_rank, **progress._asdict())
         return self._post(wire.PROGRESS, report, 0)
 
-    def _post(self, call: wire.Call, said: wire.Message, patience: float) -> bool:
+    def _post(self, call: wire.Call, body: wire.Message, patience: float) -> bool:
         """Return False if a retry makes sense."""
         try:
-            self._client.post(call, said, patience)
+            self._client.post(call, body, patience)
         except SidecarUnavailable as error:
             self._complain(call.path, error)
             return False

@@ -134,7 +134,7 @@ class Calls(ABC):
         seconds in place of the job's. ``failure``: what failed in its processes. ``live``: all training processes run,
         and live on into that round.
         """
-        more = _told(failure) | dict(limits)
+        more = _fields_of(failure) | dict(limits)
         join = wire.Join(trainer=self.trainer, after=after, cause=cause, timeout=timeout, live=live, **more)
         within = timeout + wire.MARGIN_SECONDS
         read, every = _reading(wire.Round), _LIVE_LOOK_SECONDS if live else _LOOK_SECONDS
@@ -159,7 +159,7 @@ class Calls(ABC):
     def leave(self, cause: wire.LeaveCause, timeout: float, failure: wire.Failure = wire.NO_FAILURE) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
         timeout = min(timeout, wire.LONGEST_SECONDS)
-        leave = wire.Leave(trainer=self.trainer, cause=cause, timeout=timeout, **_told(failure))
+        leave = wire.Leave(trainer=self.trainer, cause=cause, timeout=timeout, **_fields_of(failure))
         return self._record(wire.LEAVE, leave, timeout)
 
     @_as_refused()
@@ -183,21 +183,21 @@ class Calls(ABC):
     @_as_refused()
     def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
         """Tell the state of the round's training processes: that of the one most at fault."""
-        said = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
-        return self.post(wire.PROCESSES, said, self.patience)
+        body = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
+        return self.post(wire.PROCESSES, body, self.patience)
 
     def tell_imports(self, names: Iterable[str]) -> None:
         """Tell the script's imports, in order, for the job's next pods; names that cannot be sent are left out."""
         return self.post(wire.IMPORTS, wire.Imports(imports=_fitting(names)), self.patience)
 
-    def post(self, call: wire.Call, said: wire.Message, patience: float) -> None:
+    def post(self, call: wire.Call, body: wire.Message, patience: float) -> None:
         """Send a message that needs only an acknowledgement; training scripts, which are no trainers, send only such
         messages."""
-        return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
+        return self._make(TimedCall("POST", call.path, body.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
 
-    def _record(self, call: wire.Call, said: wire.Message, timeout: float) -> None:
+    def _record(self, call: wire.Call, body: wire.Message, timeout: float) -> None:
         within = timeout + wire.MARGIN_SECONDS  # the sidecar reports earlier that the API server does not answer
-        return self._make(TimedCall("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
+        return self._make(TimedCall("POST", call.path, body.to_json(), _nothing, within, min(timeout, self.patience)))
 
 
 def _await_readable(connection: socket.socket, seconds: float) -> bool:
@@ -269,7 +269,7 @@ class SidecarClient(Calls):
             look()
 
 
-def _told(failure: wire.Failure) -> dict[str, Any]:
+def _fields_of(failure: wire.Failure) -> dict[str, Any]:
     kind = failure.kind if failure.detail else None
     return {"detail": failure.detail or None, "exit_code": failure.exit_code, "failure_kind": kind}
 
@@ -314,5 +314,5 @@ def read_answer(status: int, payload: bytes) -> dict[str, Any]:
         kind = REFUSALS.get(code, SidecarRefusal)
         raise kind(code, message, str(error.get("outcome", "")))
     # A sidecar that cannot serve yet, fails, or got the body too late is asked again. No other server is.
-    said = payload[:200].decode("utf-8", "replace").strip()
-    raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status == _BODY_LATE or status >= 500)
+    text = payload[:200].decode("utf-8", "replace").strip()
+    raise SidecarUnavailable(f"the sidecar answered {status}: {text}", passing=status == _BODY_LATE or status >= 500)

@@ -61,16 +61,16 @@ class Reopening:
     """When a stream is reopened, and when its absence is logged. `now`: seconds of one clock."""
 
     def __init__(self, now: float) -> None:
-        self._heard = self._told = now
+        self._heard = self._logged = now
         self._pause = _FIRST_PAUSE_SECONDS
 
     def ended(self, was_open: bool, why: str, now: float) -> float:
         """The stream ended, or did not open; return the seconds until the next try."""
         if was_open:
-            self._heard, self._told, self._pause = now, now, _FIRST_PAUSE_SECONDS
-        if now - self._told >= _LOG_SECONDS:
+            self._heard, self._logged, self._pause = now, now, _FIRST_PAUSE_SECONDS
+        if now - self._logged >= _LOG_SECONDS:
             log.warning("no events from the sidecar for %.0f s, trying on: %s", now - self._heard, why)
-            self._told = now
+            self._logged = now
         pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS)
         return pause
 
@@ -210,7 +210,7 @@ class EventStream(Stream):
         super().__init__(address)
         self._seen = seen
         self.view: wire.View | None = None
-        self._has_told = False  # the view has come on the present connection
+        self._has_view = False  # the view has come on the present connection
         self.handed = self.stage = 0
         self._pid = os.getpid()
         self._me = {"trainer": trainer, "container": container, "script": script}
@@ -218,16 +218,16 @@ class EventStream(Stream):
     @property
     def present_view(self) -> wire.View | None:
         """The view that the open stream has told; None while it is down, and until it has told one."""
-        return self.view if self.connected.is_set() and self._has_told else None
+        return self.view if self.connected.is_set() and self._has_view else None
 
     def target(self) -> str:
-        self._has_told = False
+        self._has_view = False
         asked = wire.Events(pid=self._pid, round=self.handed, stage=self.stage, **self._me)
         return f"{wire.EVENTS.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
         self.view = wire.View.from_json(data)
-        self._has_told = True
+        self._has_view = True
         self._seen()
 
     def refused(self, status: int, payload: bytes) -> str:

@@ -49,13 +49,13 @@ class Pool:
     def __init__(self, given: Sequence[str] = (), *, cautious: bool = False) -> None:
         self._learned = Learned(given)
         self._on_learned: Callable[[list[str]], bool] | None = None
-        self._told: list[str] = []
+        self._sent: list[str] = []
         self._tell_from = 0.0
         self._lock = threading.RLock()
         self._prestarted: dict[int, PrestartedProcess] = {}
         self._starts: dict[int, Start] = {}
         self._reserve = Reserve(cautious=cautious)
-        self._told_of_nothing = False
+        self._has_logged_why = False
         self._off = ""
         self._handed = HandedProcesses(self._learned, self._blame)
         self._changed = time.monotonic()
@@ -267,11 +267,11 @@ class Pool:
         if self._on_learned is None or time.monotonic() < self._tell_from:
             return
         with self._lock:
-            names = self._learned.shared() if self._is_complete() else self._told
-        if names == self._told:
+            names = self._learned.shared() if self._is_complete() else self._sent
+        if names == self._sent:
             return
         if self._on_learned(names):
-            self._told = names
+            self._sent = names
         else:
             self._tell_from = time.monotonic() + _AGAIN_SECONDS
 
@@ -305,8 +305,8 @@ class Pool:
 
     def _tell_of_nothing(self, local_rank: int) -> None:
         """Log why nothing was learned, once that is known. Imports that were left out are logged at that time."""
-        if not self._told_of_nothing and self._learned.is_without(local_rank):
-            self._told_of_nothing = True
+        if not self._has_logged_why and self._learned.is_without(local_rank):
+            self._has_logged_why = True
             log.info(
                 "processes start in the ordinary way: nothing can be imported early, as the script changes its "
                 "environment, or starts a thread or a program, before its first import"

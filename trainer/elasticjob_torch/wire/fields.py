@@ -299,17 +299,17 @@ class Message:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object; fields that are None by default, and are None, are left out."""
-        said = {field.key: (getattr(self, field.name), field.default) for field in fields_of(type(self))}
+        values = {field.key: (getattr(self, field.name), field.default) for field in fields_of(type(self))}
         return {
             key: value.to_json() if isinstance(value, Message) else value
-            for key, (value, default) in said.items()
+            for key, (value, default) in values.items()
             if not (value is None and default is None)
         }
 
     def to_query(self) -> dict[str, str]:
         """Return the parameters that `from_query` reads, not encoded."""
-        said = self.to_json()
-        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in said.items()}
+        values = self.to_json()
+        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
 
 
 def _given(message: type[Message], data: Mapping[str, Any]) -> list[Field]:

@@ -263,7 +263,7 @@ async def test_an_object_that_does_not_go_is_named(server: RecordingServer) -> N
         role["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
     made = access_of(server)
     await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=2)
-    await asyncio.sleep(access_module.GOING_SECONDS)
+    await asyncio.sleep(access_module.DELETING_SECONDS)
     await made.give(job(), spec(), within=WELL, budget=CLOSED, min_available=2)
     assert made.problem == "the Role digits-worker is being deleted and does not go: see its metadata.finalizers"
 

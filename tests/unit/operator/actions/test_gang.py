@@ -154,7 +154,7 @@ async def test_from_the_first_workload_to_the_last_worker(server: Kueue) -> None
     assert server.took() == ["POST digits-1 1/None"]
     server.admit("digits-1", 1)
     assert await life.step(running(3)) == LookAgain(HELD_SECONDS)
-    assert (life.allowance.replicas, life.allowance.told) == (4, "")
+    assert (life.allowance.replicas, life.allowance.message) == (4, "")
     assert server.took() == []
 
 
@@ -259,7 +259,7 @@ async def test_a_change_of_size_changes_what_waits(server: Kueue) -> None:
     life.body["spec"]["replicas"] = 4
     server.refuses["PATCH workloads"] = Refusal(404, "NotFound", "digits-0 not found")
     await life.step()
-    assert "the cluster has no Kueue" not in life.allowance.told
+    assert "the cluster has no Kueue" not in life.allowance.message
 
 
 async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Kueue) -> None:
@@ -269,14 +269,14 @@ async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Ku
         assert server.took() == ["POST digits-0 4/2"]
         server.admit("digits-0", 4, Admitted="False", Evicted="True")
         await life.step(after=1)
-        assert life.allowance.told.endswith("in the queue gpus: about Evicted")
+        assert life.allowance.message.endswith("in the queue gpus: about Evicted")
         assert server.took() == ["DELETE digits-0"]
         assert await life.step(after=seconds - 1) == LookAgain(WAITING_SECONDS)
-        assert "; Kueue has refused the last Workload: about Evicted; it asks again" in life.allowance.told
+        assert "; Kueue has refused the last Workload: about Evicted; it asks again" in life.allowance.message
         assert server.took() == []
         await life.step(after=1)
     await life.step()
-    assert life.allowance.told.endswith("; Kueue has refused the last Workload: about Evicted"), "it has asked"
+    assert life.allowance.message.endswith("; Kueue has refused the last Workload: about Evicted"), "it has asked"
     assert [event.partition(":")[0] for event in server.events] == ["QuotaPending", "Warning QuotaPending"]
     assert "about Evicted" in server.events[1]
     server.admit("digits-0", 4, Admitted="False", Evicted="True")
@@ -327,7 +327,7 @@ async def test_workloads_that_cannot_be_seen(server: Kueue, error: Refusal | Non
     life = Life(server)
     assert await life.step() == LookAgain(REFUSED_SECONDS)
     assert life.allowance.suspends
-    assert told in life.allowance.told
+    assert told in life.allowance.message
     assert server.events[0].startswith("Warning QuotaPending: ")
     server.refuses.clear()
     server.network.refusing = False
@@ -348,7 +348,7 @@ async def test_a_group_that_trains_goes_on_while_they_cannot_be_seen(server: Kue
     later = Life(server)
     await later.step(running(3))
     assert (later.allowance.replicas, later.allowance.suspends) == (3, False)
-    assert "conversion webhook failed" in later.allowance.told
+    assert "conversion webhook failed" in later.allowance.message
 
 
 @pytest.mark.parametrize(
@@ -368,19 +368,19 @@ async def test_a_workload_that_cannot_be_made_is_tried_again_after_a_while(
     server.took()
     server.refuses.clear()
     assert await life.step(after=1) == LookAgain(REFUSED_SECONDS - 1)
-    assert told in life.allowance.told
+    assert told in life.allowance.message
     assert server.took() == []
     await life.step(after=REFUSED_SECONDS)
     assert server.took() == ["POST digits-0 4/2"]
     await life.step()
-    assert told not in life.allowance.told
+    assert told not in life.allowance.message
 
 
 async def test_a_priority_class_that_is_not_there_is_named(server: Kueue) -> None:
     life = Life(server, {QUEUE: "gpus", PRIORITY: "high"})
     await life.step()
     await life.step()
-    assert "there is no WorkloadPriorityClass high: make it, or change the job's label" in life.allowance.told
+    assert "there is no WorkloadPriorityClass high: make it, or change the job's label" in life.allowance.message
     assert server.took() == []
     without = Life(server, {QUEUE: "gpus"})
     await without.step()
@@ -408,7 +408,7 @@ async def test_a_class_of_pods_that_is_not_there_is_named(server: Kueue) -> None
     await life.step()
     await life.step()
     words = "there is no PriorityClass batch: make it, or change spec.template.spec.priorityClassName"
-    assert words in life.allowance.told
+    assert words in life.allowance.message
 
 
 SPOT: Object = {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
@@ -529,7 +529,7 @@ async def test_what_an_orphaning_deletion_has_left_does_not_keep_a_new_job_of_th
     life = Life(server)
     life.body["metadata"]["uid"] = "another"
     await life.step()
-    assert "that is not this job's" in (await life.step(), life.allowance.told)[1]
+    assert "that is not this job's" in (await life.step(), life.allowance.message)[1]
     del server.objects["pods/digits-0-0"]
     await life.step()
     await life.step()

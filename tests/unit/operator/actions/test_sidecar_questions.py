@@ -32,9 +32,9 @@ async def test_a_step_does_not_wait_for_the_answer() -> None:
     sidecars = Sidecars(seconds=2.0)
     questions = SidecarQuestions(sidecars.ask)
     assert questions.ask([asked(1)], NOW) == LookAgain(1.0)
-    assert questions.said == {}
+    assert questions.answers == {}
     await asyncio.sleep(2.1)
-    assert questions.said == {(1, 0): "trouble at 10.0.0.1"}
+    assert questions.answers == {(1, 0): "trouble at 10.0.0.1"}
 
 
 async def test_one_is_asked_when_it_is_due_and_again_after_ten_seconds() -> None:
@@ -68,5 +68,5 @@ async def test_who_is_not_to_be_asked_any_more_is_forgotten() -> None:
     questions.ask([asked(1), asked(2)], NOW)
     await asyncio.sleep(0.1)
     questions.ask([asked(2)], NOW)
-    assert questions.said == {(2, 0): "trouble at 10.0.0.2"}
+    assert questions.answers == {(2, 0): "trouble at 10.0.0.2"}
     assert questions.ask([], NOW) == Done()

@@ -14,8 +14,8 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions import status_writer as module
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.job.debounce import PROGRESS_WRITES_A_SECOND, progress_seconds
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
-from elasticjob_operator.job.pace import PROGRESS_WRITES_A_SECOND, progress_seconds
 from elasticjob_operator.job.rivals import Rivalry, Rivals
 from support.operator_objects import Object, job, record, view_of
 from support.recording_server import Announcements
@@ -185,7 +185,7 @@ async def test_what_another_installation_with_an_older_lease_writes_again_and_ag
         operator.written[-1] = operator.written[-1].model_copy(update={"term": term, "lease": other})
     assert lost == Retry(module.LEFT_SECONDS)
     count = len(operator.written)
-    for passed, told in ((60, 1), (module.TELL_SECONDS, 2)):  # events are forgotten
+    for passed, told in ((60, 1), (module.WARN_SECONDS, 2)):  # events are forgotten
         operator.now += passed
         assert await operator.write(STATE, term=8, lease=other) == Retry(module.LEFT_SECONDS)
         assert len(operator.announced) == told

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.reading import Node, Pod
-from elasticjob_operator.cluster.cache import Cache, Key, News
+from elasticjob_operator.cluster.cache import Cache, Key, RecordUpdate
 from elasticjob_operator.cluster.client import Listing
 from support.operator_objects import Object, job, pod, record
 
@@ -141,25 +141,25 @@ def reported(version: int, **status: object) -> Object:
 @pytest.mark.parametrize(
     ("said", "news"),
     [
-        ({}, News.REPORT),
-        ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, News.REPORT),
-        ({"stepped": 3}, News.OTHER),
-        ({"suspects": "1/ab"}, News.URGENT),
-        ({"ack": 1}, News.URGENT),
-        ({"step": "many"}, News.URGENT),
+        ({}, RecordUpdate.REPORT),
+        ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, RecordUpdate.REPORT),
+        ({"stepped": 3}, RecordUpdate.OTHER),
+        ({"suspects": "1/ab"}, RecordUpdate.URGENT),
+        ({"ack": 1}, RecordUpdate.URGENT),
+        ({"step": "many"}, RecordUpdate.URGENT),
     ],
     ids=str,
 )
-def test_what_is_new_in_a_record(said: Object, news: News) -> None:
+def test_what_is_new_in_a_record(said: Object, news: RecordUpdate) -> None:
     cache = Cache()
     assert not cache.knows_worker(reported(5))
-    assert cache.note_worker(reported(6)) == (KEY, News.URGENT)
+    assert cache.note_worker(reported(6)) == (KEY, RecordUpdate.URGENT)
     assert cache.knows_worker(reported(7))
     assert cache.note_worker(reported(7, **said)) == (KEY, news)
     assert cache.view(KEY).workers["digits-0-0"].version == 7
     asks = reported(8)
     asks["metadata"]["generation"] = 2  # the API server counts each change of the spec
-    assert cache.note_worker(asks) == (KEY, News.URGENT)
+    assert cache.note_worker(asks) == (KEY, RecordUpdate.URGENT)
 
 
 def test_a_suspicion_and_an_answer_are_news() -> None:
@@ -167,7 +167,7 @@ def test_a_suspicion_and_an_answer_are_news() -> None:
     cache.note_worker(record(0))
     for status in ({"suspects": "1/ab"}, {"suspects": "1/ab", "ack": 1}, {"ack": 1}):
         said = record(0) | {"status": {"heartbeat": 4, **status}}
-        assert cache.note_worker(said) == (KEY, News.URGENT)
+        assert cache.note_worker(said) == (KEY, RecordUpdate.URGENT)
 
 
 def test_a_pod_told_once_more_asks_for_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.blocker_reasons import Reason
 from elasticjob.fields import MAX_NODE_FAILURES
-from elasticjob.pods import KEPT_OFF
+from elasticjob.pods import AVOIDED_NODES
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
@@ -46,7 +46,7 @@ class Record:
         self.state = replace(self.state, **changes)
         decision = Decision(self.state, failed=tuple(Failed(pod_key, judged) for pod_key, judged in failed))
         found = bad_nodes.noted(self.report(decision, pods()))
-        self.told += [event.message for event in bad_nodes.news(self.before, found)]
+        self.told += [event.message for event in bad_nodes.events(self.before, found)]
         self.before = ElasticJobStatus.parse(status(self.state, self.before, facts=[BadNodesFound(found)]).dump())
         return found
 
@@ -245,9 +245,9 @@ def test_as_many_nodes_are_kept_as_fit_the_last_ones() -> None:
     assert [one.node for one in found] == [*names[1:], A]
 
 
-def kept_off(*nodes: str) -> Pod:
+def avoided_nodes(*nodes: str) -> Pod:
     body = pod(0)
-    body["metadata"]["annotations"] = {KEPT_OFF: ",".join(nodes)}
+    body["metadata"]["annotations"] = {AVOIDED_NODES: ",".join(nodes)}
     return Pod.read(body)
 
 
@@ -273,7 +273,7 @@ def test_a_pod_that_waits_for_what_is_allowed_by_now_is_outdated(
 ) -> None:
     record = formed(failures=1, required=required)
     record.lose(0)
-    worker, pods = Worker(index=0), {(0, 0): kept_off(*annotated)}
+    worker, pods = Worker(index=0), {(0, 0): avoided_nodes(*annotated)}
     told = {(0, 0): Wait(waits, "")} if waits else {}
     (found,) = bad_nodes.freed(record.report(Decision(record.state), pods, workers=(worker,), waits=told))
     assert found.outdated is outdated
@@ -285,7 +285,7 @@ def test_what_waits_for_room_is_told_which_nodes_it_may_not_use() -> None:
     record.lose(1)
     waits = {0: Wait(Reason.UNSCHEDULABLE, "0/3 nodes are available"), 1: Wait(Reason.IMAGE_PULL, "no such image")}
     found = bad_nodes.explained(waits, record.spec, record.before.node_failures)
-    assert found[0].said == f"0/3 nodes are available; spec.avoidNodes.required keeps it off {A}, {B}"
+    assert found[0].message == f"0/3 nodes are available; spec.avoidNodes.required keeps it off {A}, {B}"
     assert found[1] == waits[1]
     preferred = ElasticJobSpec.parse(job(avoidNodes={"failures": 1})["spec"])
     assert bad_nodes.explained(waits, preferred, record.before.node_failures) == waits

@@ -14,11 +14,11 @@ from elasticjob.blockers import MAX_BLOCKERS, OTHERS
 from elasticjob.reading.waits import KINDS, Wait
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.job.debounce import due_of
 from elasticjob_operator.job.evictions import Budget, Protection
 from elasticjob_operator.job.finishing import FinishingFound
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.outcome import Deferred
-from elasticjob_operator.job.pace import pace_of
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.refusal_messages import refused
 from elasticjob_operator.job.stalls import Hang
@@ -36,7 +36,7 @@ def names(found: ElasticJobStatus) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def test_each_cause_is_there_once_with_all_workers_that_it_keeps_the_worst_first() -> None:
-    found = status(FORMING, waits={0: STARTS, 2: STUCK, 3: STUCK, 7: STUCK, 9: STUCK._replace(said="no GPU")})
+    found = status(FORMING, waits={0: STARTS, 2: STUCK, 3: STUCK, 7: STUCK, 9: STUCK._replace(message="no GPU")})
     assert names(found) == [("Unschedulable", (2, 3, 7)), ("Unschedulable", (9,)), ("PodStarting", (0,))]
     stuck, _, starts = found.dump()["blockers"]
     assert stuck == {
@@ -68,8 +68,8 @@ def test_how_often_a_trainer_was_started_again_makes_no_other_cause() -> None:
             "ResourceQuota/new",
             False,
         ),
-        ({"facts": [Allowance(1, told="1 of 2 workers wait for quota")]}, "QuotaPending", "", True),
-        ({"facts": [Allowance(1, told="no such queue", refused=True)]}, "QuotaPending", "", False),
+        ({"facts": [Allowance(1, message="1 of 2 workers wait for quota")]}, "QuotaPending", "", True),
+        ({"facts": [Allowance(1, message="no such queue", refused=True)]}, "QuotaPending", "", False),
         ({"facts": [Protection(Budget.OPEN)]}, "DrainGraceOver", "", True),
         ({"budget_problem": "no"}, "BudgetRefused", "PodDisruptionBudget/digits-worker", False),
         ({"facts": [Hang(sentence="none lags")]}, "ProgressDeadlineExceeded", "", False),
@@ -98,8 +98,8 @@ def test_who_does_not_reach_rank_0_is_named_by_index() -> None:
 
 def test_workers_without_quota_are_counted_though_nobody_knows_which_they_will_be() -> None:
     spec = {"replicas": 4, "maxReplicas": 4, "spareReplicas": 1}
-    (some,) = status(FORMED, spec=spec, facts=[Allowance(3, told="2 of 5 workers wait for quota")]).blockers
-    (none,) = status(FORMING, spec=spec, facts=[Allowance(suspends=True, told="5 workers wait")]).blockers
+    (some,) = status(FORMED, spec=spec, facts=[Allowance(3, message="2 of 5 workers wait for quota")]).blockers
+    (none,) = status(FORMING, spec=spec, facts=[Allowance(suspends=True, message="5 workers wait")]).blockers
     assert (some.count, none.count, some.workers) == (2, 5, ())
 
 
@@ -109,7 +109,7 @@ def test_what_is_said_of_quota_stays_while_nobody_can_see_it() -> None:
     before = status(FORMED, spec=spec, facts=[Allowance(3)])
     assert status(FORMED, before, spec=spec, facts=[Allowance(2, unknown=True)]).admitted == before.admitted
     assert status(FORMED, before, spec=spec, facts=[Allowance(4)]).admitted is None
-    unseen = Allowance(1, unknown=True, told="the Workloads cannot be seen")
+    unseen = Allowance(1, unknown=True, message="the Workloads cannot be seen")
     smaller = status(FORMED, before, spec={"replicas": 2}, facts=[unseen])
     assert [one.count for one in smaller.blockers] == [0], "it was scaled down meanwhile"
     assert smaller.admitted is not None
@@ -145,7 +145,7 @@ def test_who_wants_no_workers_is_kept_from_none(state: State, spec: Any) -> None
 
 def test_a_cause_keeps_its_time_whatever_is_said_of_it_and_whoever_else_it_keeps() -> None:
     before = status(FORMING, waits={2: STUCK})
-    for waits in ({2: STUCK._replace(said="0/4 nodes")}, {2: STUCK, 3: STUCK}, {1: STUCK, 2: STUCK}):
+    for waits in ({2: STUCK._replace(message="0/4 nodes")}, {2: STUCK, 3: STUCK}, {1: STUCK, 2: STUCK}):
         assert [one.since for one in status(FORMING, before, waits=waits, now=LATER).blockers] == [NOW]
     for wait in ({3: STUCK}, {2: STARTS}, {2: STUCK._replace(spare=True)}, {2: STUCK._replace(object="Node/a")}):
         assert [one.since for one in status(FORMING, before, waits=wait, now=LATER).blockers] == [LATER]
@@ -153,14 +153,14 @@ def test_a_cause_keeps_its_time_whatever_is_said_of_it_and_whoever_else_it_keeps
 
 def test_one_that_stays_keeps_its_place_before_those_that_come_later() -> None:
     before = status(FORMING, waits={5: STUCK})
-    after = status(FORMING, before, waits={5: STUCK, 1: STUCK._replace(said="another")}, now=LATER)
+    after = status(FORMING, before, waits={5: STUCK, 1: STUCK._replace(message="another")}, now=LATER)
     assert names(after) == [("Unschedulable", (5,)), ("Unschedulable", (1,))]
-    again = status(FORMING, after, waits={1: STUCK._replace(said="another"), 5: STUCK}, now="2026-01-02T04:00:00Z")
+    again = status(FORMING, after, waits={1: STUCK._replace(message="another"), 5: STUCK}, now="2026-01-02T04:00:00Z")
     assert again.blockers == after.blockers
 
 
 def test_of_more_causes_than_a_status_keeps_the_rest_is_counted() -> None:
-    waits = {index: STUCK._replace(said=f"reason {index}") for index in range(MAX_BLOCKERS + 4)}
+    waits = {index: STUCK._replace(message=f"reason {index}") for index in range(MAX_BLOCKERS + 4)}
     *shown, rest = status(FORMING, waits=waits).blockers
     assert len(shown) == MAX_BLOCKERS
     assert (rest.reason, rest.count, rest.workers) == (OTHERS, 4, (16, 17, 18, 19))
@@ -187,7 +187,7 @@ def test_what_4096_workers_wait_for_stays_small(message: str, most: int) -> None
 def test_a_change_of_whom_a_cause_keeps_is_written_at_the_pace_of_counters() -> None:
     before = status(FORMING, waits={2: STUCK})
     after = before.model_copy(update={"blockers": status(FORMING, waits={2: STUCK, 3: STUCK}).blockers})
-    assert pace_of(before, after, written=100, shown=100, differs=0) == Deferred(1)
+    assert due_of(before, after, written=100, shown=100, differs=0) == Deferred(1)
 
 
 @pytest.mark.parametrize("worst", [reason for reason in Reason if reason in KINDS])
@@ -212,7 +212,7 @@ def test_indices_are_read_as_they_were_written(text: str) -> None:
 
 
 def test_a_member_whose_node_drains_is_told_with_its_node() -> None:
-    draining = Wait(Reason.NODE_DRAINING, "its node b is about to go", object="Node/b")
+    draining = Wait(Reason.NODE_DRAINING, "its node b is draining", object="Node/b")
     members = (Member(0, ID),)
     found = status(replace(FORMED, participants=members), waits={0: draining})
     assert [(one.object, one.passes) for one in found.blockers] == [("Node/b", True)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are about to go, read from their taints, and unhealthy devices, read from pods."""
+"""Nodes that are draining, read from their taints, and unhealthy devices, read from pods."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from elasticjob.reading import Device, Node, Pod, Taint
 from elasticjob.reading.devices import MAX_DEVICES, MESSAGE_LENGTH, NAME_LENGTH
 from elasticjob.reading.node import CORDONED
 from elasticjob.spec import DRAIN_TAINTS
-from elasticjob_operator.job.drain import draining_by, told_of
+from elasticjob_operator.job.drain import draining_by, sentence_of
 from elasticjob_operator.job.observe import Observer
 from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 
@@ -75,7 +75,7 @@ def test_a_worker_drains_while_its_node_has_the_taint() -> None:
         assert list(observer.waits) == [(0, 0)] * drains
         if drains:
             wait = observer.waits[0, 0]
-            assert (wait.reason, wait.said) == (Reason.NODE_DRAINING, f"its node n is about to go ({CORDONED})")
+            assert (wait.reason, wait.message) == (Reason.NODE_DRAINING, f"its node n is draining ({CORDONED})")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_grace_is_of_all_that_run_there_also_where_they_tolerate_it(
     body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if "deleted" in status else {}
     see(view, {"digits-0-0": body})
     (worker,), _ = observer.observe(view)
-    assert observer.going == ({(0, 0)} if going else set())
+    assert observer.draining == ({(0, 0)} if going else set())
     assert worker.draining is not bool(toleration)
 
 
@@ -146,8 +146,8 @@ def test_what_a_driver_says_is_printable_and_bounded() -> None:
 
 def test_the_sentence_names_resource_and_device() -> None:
     one, two = Device(GPU, "GPU-1", "ECC errors"), Device("example.com/nic", "nic-0")
-    assert told_of([one], "n") == f"its device {GPU} GPU-1 on node n is unhealthy: ECC errors"
-    assert told_of([two, one], "n") == (
+    assert sentence_of([one], "n") == f"its device {GPU} GPU-1 on node n is unhealthy: ECC errors"
+    assert sentence_of([two, one], "n") == (
         f"its devices example.com/nic nic-0, {GPU} GPU-1 on node n are unhealthy: ECC errors"
     )
 
@@ -161,11 +161,11 @@ def test_a_worker_drains_while_a_device_of_it_is_unhealthy() -> None:
         (worker,), _ = observer.observe(view)
         assert (worker.draining, worker.unhealthy) == (drains, drains)
         assert list(observer.waits) == [(0, 0)] * drains
-        assert observer.going == set(), "its node stays, and nobody is about to evict it"
+        assert observer.draining == set(), "its node stays, and nobody is about to evict it"
         if drains:
             wait = observer.waits[0, 0]
             assert (wait.reason, wait.object) == (Reason.DEVICE_UNHEALTHY, "Node/n")
-            assert wait.said == f"its device {GPU} GPU-1 on node n is unhealthy"
+            assert wait.message == f"its device {GPU} GPU-1 on node n is unhealthy"
 
 
 def test_of_both_causes_the_node_is_told() -> None:

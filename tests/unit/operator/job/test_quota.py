@@ -60,7 +60,7 @@ def test_a_new_pod_takes_quota_where_most_is_left() -> None:
     shares = (share(0, 3, held=2), share(1, 3, held=3), share(2, 1), share(3, 2, held=2, lost=True))
     assert assigned(shares, [], 5) == [1, 0, 1, 0, 1]
     assert assigned(shares, [0, 1, 1, 1], 1) == [0], "as for who has lost a pod"
-    assert assigned(shares, [0, 0, 1, 1, 1], 1) == [0], "beyond all quota, as beside one whose node is about to go"
+    assert assigned(shares, [0, 0, 1, 1, 1], 1) == [0], "beyond all quota, as beside one whose node is draining"
     assert assigned(shares, [3, 7], 1) == [1], "what others use does not count"
     assert assigned(shares[2:], [], 1) == []
 
@@ -92,30 +92,30 @@ def test_a_new_job_asks_for_all_and_makes_no_pod() -> None:
     found = allowance(FOUR, NEW, NOBODY, ())
     assert found.suspends
     assert found.of(FOUR).suspend
-    assert found.told == "4 workers wait for quota (at least 2 must have it)"
+    assert found.message == "4 workers wait for quota (at least 2 must have it)"
 
 
 def test_what_waits_says_why() -> None:
-    waiting = share(0, 4, 2, said=NO_ROOM)
+    waiting = share(0, 4, 2, message=NO_ROOM)
     assert plan((waiting,), NEEDS_FOUR, NOBODY, QUEUE) == Plan()
     found = allowance(FOUR, NEW, NOBODY, (waiting,))
-    assert found.told == f"4 workers wait for quota (at least 2 must have it): in the queue gpus: {NO_ROOM}"
+    assert found.message == f"4 workers wait for quota (at least 2 must have it): in the queue gpus: {NO_ROOM}"
 
 
 def test_what_is_admitted_trains_and_the_rest_is_asked_for() -> None:
     first = share(0, 4, 2, held=3)
     assert plan((first,), NEEDS_FOUR, There(alive=3), QUEUE).create == (1, QUEUE._replace(workers=1, least=1))
-    waiting = share(1, 1, said=NO_ROOM)
+    waiting = share(1, 1, message=NO_ROOM)
     found = allowance(FOUR, NEW, There(alive=3), (first, waiting))
     assert (found.suspends, found.of(FOUR).replicas, found.of(FOUR).min_replicas) == (False, 3, 2)
-    assert found.told == f"1 of 4 workers wait for quota: in the queue gpus: {NO_ROOM}"
-    assert allowance(FOUR, NEW, There(alive=3), (first, share(1, 1, held=1))).told == ""
+    assert found.message == f"1 of 4 workers wait for quota: in the queue gpus: {NO_ROOM}"
+    assert allowance(FOUR, NEW, There(alive=3), (first, share(1, 1, held=1))).message == ""
 
 
 def test_a_part_that_is_evicted_goes_when_its_pods_have() -> None:
-    shares = (share(0, 4, 2, held=2), share(1, 2, 1, held=2, lost=True, said=TAKEN))
+    shares = (share(0, 4, 2, held=2), share(1, 2, 1, held=2, lost=True, message=TAKEN))
     found = allowance(FOUR, NEW, There(alive=4), shares)
-    assert (found.suspends, found.replicas, found.told) == (False, 2, f"2 of 4 workers wait for quota: {TAKEN}")
+    assert (found.suspends, found.replicas, found.message) == (False, 2, f"2 of 4 workers wait for quota: {TAKEN}")
     assert plan(shares, NEEDS_FOUR, There(alive=4), QUEUE) == Plan()
     assert plan(shares, NEEDS_FOUR, There(alive=2, leaving=2), QUEUE) == Plan()
     one_less = Plan(shrink=((shares[1], 1),))
@@ -127,10 +127,10 @@ def test_a_part_that_is_evicted_goes_when_its_pods_have() -> None:
 
 def test_with_fewer_than_the_group_needs_all_go_and_ask_anew_together() -> None:
     spec, need = spec_of(replicas=4, minReplicas=3), Need(4, 3)
-    shares = (share(0, 4, 3, held=3, lost=True, said=TAKEN), share(1, 1, held=1))
+    shares = (share(0, 4, 3, held=3, lost=True, message=TAKEN), share(1, 1, held=1))
     found = allowance(spec, NEW, There(alive=4), shares)
     assert found.suspends
-    assert found.told == f"its quota is gone: {TAKEN}; it queues again when none of its pods is left"
+    assert found.message == f"its quota is gone: {TAKEN}; it queues again when none of its pods is left"
     assert plan(shares, need, There(leaving=4), QUEUE) == Plan()
     assert plan(shares, need, There(leaving=2), QUEUE) == Plan(shrink=((shares[0], 1),))
     assert plan(shares, need, There(leaving=1), QUEUE) == Plan(delete=shares[:1])
@@ -143,7 +143,7 @@ def test_a_minimum_that_was_raised_is_asked_for_as_a_whole() -> None:
     found = allowance(spec_of(replicas=4, minReplicas=4), NEW, There(alive=3), shares)
     assert plan(shares, Need(4, 4), There(leaving=2), QUEUE) == Plan(shrink=((shares[0], 2),))
     assert plan(shares, Need(4, 4), NOBODY, QUEUE) == Plan(delete=shares)
-    assert found.told.startswith("its quota is gone: 4 workers are needed; ")
+    assert found.message.startswith("its quota is gone: 4 workers are needed; ")
 
 
 def test_a_minimum_above_what_is_held_leaves_a_round_that_stands_and_is_asked_for_beside_it() -> None:
@@ -200,7 +200,7 @@ def test_who_has_finished_needs_no_quota() -> None:
     state = State(clocks=NEW.clocks, finished=(Member(0, "a"), Member(1, "b")))
     assert need_of(FOUR, state, NOBODY) == Need(2, 1)
     found = allowance(FOUR, state, There(alive=2), (share(0, 4, 2, held=2),))
-    assert (found.replicas, found.told) == (4, "")
+    assert (found.replicas, found.message) == (4, "")
 
 
 def test_spares_have_what_is_left() -> None:
@@ -236,12 +236,12 @@ def test_what_waits_in_another_queue_or_has_quota_set_aside_is_made_anew() -> No
 
 
 def test_what_kueue_refuses_is_deleted_and_said() -> None:
-    refused = share(0, 4, 2, lost=True, ended=True, said=DENIED)
+    refused = share(0, 4, 2, lost=True, ended=True, message=DENIED)
     assert plan((refused,), NEEDS_FOUR, NOBODY, QUEUE) == Plan(delete=(refused,))
-    told = allowance(FOUR, NEW, NOBODY, (refused,)).told
+    told = allowance(FOUR, NEW, NOBODY, (refused,)).message
     assert told == f"4 workers wait for quota (at least 2 must have it): in the queue gpus: {DENIED}"
-    rest = (share(0, 4, 2, held=3), share(1, 1, lost=True, ended=True, said=DENIED))
-    told = allowance(FOUR, NEW, There(alive=3), rest).told
+    rest = (share(0, 4, 2, held=3), share(1, 1, lost=True, ended=True, message=DENIED))
+    told = allowance(FOUR, NEW, There(alive=3), rest).message
     assert told == f"1 of 4 workers wait for quota: in the queue gpus: {DENIED}"
 
 
@@ -334,7 +334,7 @@ EVICTED, NO_MORE = condition("Evicted", "True", TAKEN), condition("Evicted", "Fa
 
 
 def test_a_workload_is_what_was_asked_for() -> None:
-    assert read(workload()) == share(0, 4, 2, said=UNSEEN)
+    assert read(workload()) == share(0, 4, 2, message=UNSEEN)
     assert read(workload(3, least=4)) == share(3, 4)
     whole = workload()
     del whole["spec"]["podSets"][0]["minCount"]
@@ -382,7 +382,7 @@ def test_a_workload_is_what_was_asked_for() -> None:
 def test_what_kueue_says_of_it(status: Object, held: int, lost: bool, said: str) -> None:
     found = read(workload(**status))
     assert found
-    assert (found.ask, found.held, found.lost, found.said) == (share(0, 4, 2).ask, held, lost, said)
+    assert (found.ask, found.held, found.lost, found.message) == (share(0, 4, 2).ask, held, lost, said)
     assert found.reserved == (said != NO_ROOM)
 
 
@@ -390,7 +390,7 @@ def test_what_kueue_says_of_it(status: Object, held: int, lost: bool, said: str)
 def test_what_kueue_has_ended_without_quota_is_refused(type: str) -> None:
     waiting = condition("QuotaReserved", "False", NO_ROOM)
     found = read(workload(conditions=[waiting, condition(type, "True", DENIED)]))
-    assert found == share(0, 4, 2, lost=True, ended=True, said=DENIED)
+    assert found == share(0, 4, 2, lost=True, ended=True, message=DENIED)
     assert found
     assert (found.refused, found.waits) == (True, False)
 
@@ -404,7 +404,7 @@ def test_a_queue_that_admits_nothing_is_told_by_kueues_reason_and_by_no_wording(
         assert found
         assert found.inadmissible is expected
         told = allowance(FOUR, NEW, NOBODY, [found])
-        assert (told.refused, said in told.told) == (expected, True)
+        assert (told.refused, said in told.message) == (expected, True)
 
 
 def test_a_reason_of_a_workload_that_has_quota_by_now_is_old() -> None:

@@ -179,9 +179,9 @@ def test_a_heartbeat_and_a_report_are_read_without_the_rest(monkeypatch: pytest.
         bodies[names[0]] = record(0, request=JOIN, **spec) | {"status": status}
         view.workers[names[0]] = Record.read(bodies[names[0]], view.workers[names[0]])
         judged.clear()
-        seen = observer.observe(view), dict(observer.said), dict(observer.pods)
+        seen = observer.observe(view), dict(observer.statuses), dict(observer.pods)
         found, another = list(judged), Observer("trainer")
-        assert seen == (another.observe(view), dict(another.said), dict(another.pods))
+        assert seen == (another.observe(view), dict(another.statuses), dict(another.pods))
         return found
 
     assert after({"heartbeat": 4}) == names, "the first look"

@@ -33,7 +33,7 @@ class Job(JobOnPaper):
         return decision
 
     @property
-    def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
+    def statuses(self) -> Mapping[PodKey, ElasticWorkerStatus]:
         return {worker.pod_key: ElasticWorkerStatus(step=self.step_of_0) for worker in self.workers.values()}
 
     def come_back(self, cause: RequestCause = RequestCause.MEMBERSHIP_CHANGED, seconds: float = 2) -> None:

@@ -104,18 +104,18 @@ def test_a_job_that_ends_as_workers_have_not_joined_repeats_what_keeps_them() ->
     job.up(0)
     job.start(1, 2, 3)
     quota = Wait(Reason.SIDECAR_NOT_READY, "its ElasticWorker cannot be written: exceeded quota")
-    of = {(0, 0): quota._replace(said="not told, as it has joined"), (2, 0): quota, (3, 0): quota}
+    of = {(0, 0): quota._replace(message="not told, as it has joined"), (2, 0): quota, (3, 0): quota}
     job.workers = {worker.pod_key: worker for worker in marked(tuple(job.workers.values()), of)}
     job.wait(100, living=(0, 1, 2, 3))
     assert job.state.outcome is Outcome.TIMEOUT
-    assert job.state.reason.endswith(f"and at least 4 must; worker 2: {quota.said}")
+    assert job.state.reason.endswith(f"and at least 4 must; worker 2: {quota.message}")
 
 
 def test_in_its_nodes_network_it_is_asked_at_the_port_that_the_job_names() -> None:
     spec = ElasticJobSpec.parse(job(hostNetwork={"acknowledged": True, "healthPort": 30602})["spec"])
     asked = to_ask(spec, FORMING, [Worker(index=0)], {KEY: a_pod(ready=False)})
     assert [one.port for one in asked] == [30602]
-    assert "at port 30602 of its pod" in troubles(asked, {KEY: None})[KEY].said
+    assert "at port 30602 of its pod" in troubles(asked, {KEY: None})[KEY].message
 
 
 def test_the_moments_are_those_of_a_wall_clock() -> None:

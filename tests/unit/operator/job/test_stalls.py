@@ -44,7 +44,7 @@ class Job:
         said = {(index, 0): one for index, one in self.said.items()}
         said |= {worker.pod_key: ElasticWorkerStatus() for worker in WORKERS if worker.pod_key not in said}
         made = report(self.state, self.before, spec=self.spec.dump(), workers=WORKERS, at=self.now)
-        seen = self.hangs.see(made._replace(observer=cast(Any, SimpleNamespace(said=said))))
+        seen = self.hangs.see(made._replace(observer=cast(Any, SimpleNamespace(statuses=said))))
         self.hang, self.workers = seen.of(Hang), seen.workers
         self.news += [event.message for event in self.hangs.after(seen)]
         self.agree()

@@ -43,7 +43,7 @@ def test_a_round_that_is_formed_starts() -> None:
 def test_it_trains_when_that_is_told(said: dict[str, int], how: str) -> None:
     found, after = look(formed(), **said)
     assert (after.starting, after.history[-1].started) == (False, 60)
-    (event,) = found.news
+    (event,) = found.events
     assert (event.reason, event.message) == ("TrainingStarted", f"round 3 trains, 60 s after it was formed: {how}")
     assert look(after, "02", found, **said) == (StartFound(3), after), "nothing more comes of it"
 
@@ -57,12 +57,12 @@ def test_where_scripts_report_steps_the_first_one_counts() -> None:
 def test_what_was_found_stays_until_it_is_written_and_is_announced_once() -> None:
     found, _ = look(formed(), connected=3)
     later, after = look(formed(), "02", found, connected=3)
-    assert (after.history[-1].started, later.news) == (60, ())
+    assert (after.history[-1].started, later.events) == (60, ())
 
 
 def test_where_nothing_tells_it_counts_as_training_after_a_while() -> None:
     found, after = look(formed(), "10")
-    assert (found.news, after.starting, after.history[-1].started) == ((), False, None)
+    assert (found.events, after.starting, after.history[-1].started) == ((), False, None)
     assert look(after, "11", connected=3)[1] == after, "and a new leader sees no start in it"
 
 

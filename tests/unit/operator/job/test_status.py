@@ -176,14 +176,14 @@ def test_who_waits_for_quota_is_counted() -> None:
 
 
 def test_a_gang_without_quota_waits_for_it_and_nothing_else() -> None:
-    found = status(State(clocks=CLOCKS), facts=[Allowance(suspends=True, told="4 workers wait for quota")])
+    found = status(State(clocks=CLOCKS), facts=[Allowance(suspends=True, message="4 workers wait for quota")])
     told = condition(found, "Rendezvoused")
     assert (found.phase, found.reason) == ("Pending", "QuotaPending")
     assert (told.status, told.reason, told.message) == ("False", "QuotaPending", "4 workers wait for quota")
 
 
 def test_a_gang_that_trains_with_less_quota_says_so() -> None:
-    allowance = Allowance(2, told="2 of 4 workers wait for quota")
+    allowance = Allowance(2, message="2 of 4 workers wait for quota")
     found = status(FORMED, facts=[allowance], spec={"replicas": 4, "maxReplicas": 4})
     told = condition(found, "Rendezvoused")
     assert (found.phase, found.reason, told.status) == ("Running", "QuotaPending", "True")

@@ -26,8 +26,8 @@ def test_each_cause_has_its_word_its_object_and_its_remedy(status: Object, reaso
     found = wait_of(Pod.read(pod(**status)), "trainer")
     assert found is not None
     assert found.reason is reason
-    assert said in found.said
-    assert found.sentence == f"{found.said}; {REMEDIES[reason]}"
+    assert said in found.message
+    assert found.sentence == f"{found.message}; {REMEDIES[reason]}"
 
 
 def test_an_init_container_that_has_failed_and_is_not_called_a_crash_loop_yet() -> None:
@@ -100,7 +100,7 @@ def test_a_pod_that_kueue_holds_back_waits_for_quota_in_its_queue() -> None:
     gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
     wait = wait_of(Pod.read(gated), "trainer")
     assert wait is not None
-    assert (wait.reason, wait.said, wait.is_fault) == (Reason.QUOTA_PENDING, "in the queue gpus", False)
+    assert (wait.reason, wait.message, wait.is_fault) == (Reason.QUOTA_PENDING, "in the queue gpus", False)
     assert KINDS[wait.reason].state is PodState.UNSCHEDULABLE, "nobody waits for it"
 
 
@@ -150,11 +150,14 @@ NO_ROOM, STARTING = Wait(Reason.UNSCHEDULABLE, "0/3 nodes"), Wait(Reason.POD_STA
 
 def test_each_cause_is_told_once_however_its_message_changes() -> None:
     announced = AnnouncedReasons()
-    assert announced.news(0, "", {0: STARTING, 1: NO_IMAGE, 2: NO_IMAGE, 3: NO_ROOM}) == [(1, NO_IMAGE), (3, NO_ROOM)]
-    assert announced.news(0, "ImagePull", {0: BACK_OFF_IMAGE}) == []
-    assert announced.news(0, "PodStarting", {}) == []
-    assert announced.news(0, "PodStarting", {0: NO_IMAGE}) == []
-    assert announced.news(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
+    assert announced.to_announce(0, "", {0: STARTING, 1: NO_IMAGE, 2: NO_IMAGE, 3: NO_ROOM}) == [
+        (1, NO_IMAGE),
+        (3, NO_ROOM),
+    ]
+    assert announced.to_announce(0, "ImagePull", {0: BACK_OFF_IMAGE}) == []
+    assert announced.to_announce(0, "PodStarting", {}) == []
+    assert announced.to_announce(0, "PodStarting", {0: NO_IMAGE}) == []
+    assert announced.to_announce(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
 
 
 def test_what_a_sidecar_says_is_told_though_it_did_not_answer_before() -> None:
@@ -164,13 +167,13 @@ def test_what_a_sidecar_says_is_told_though_it_did_not_answer_before() -> None:
     )
     announced = AnnouncedReasons()
     for wait in (silent, unknown, full):
-        assert announced.news(0, "", {0: wait, 1: wait}) == [(0, wait)]
-    assert announced.news(0, "", {0: silent, 1: full}) == []
+        assert announced.to_announce(0, "", {0: wait, 1: wait}) == [(0, wait)]
+    assert announced.to_announce(0, "", {0: silent, 1: full}) == []
     changing = [Wait(Reason.SIDECAR_NOT_READY, f"{number} s") for number in range(100)]
-    told = [wait for wait in changing if announced.news(0, "", {0: wait})]
+    told = [wait for wait in changing if announced.to_announce(0, "", {0: wait})]
     assert told == changing[: MOST_SENTENCES - 3], "events have an end"
-    assert AnnouncedReasons().news(0, "SidecarNotReady", {0: full}) == []
+    assert AnnouncedReasons().to_announce(0, "SidecarNotReady", {0: full}) == []
 
 
 def test_a_new_leader_does_not_tell_again_what_the_status_says() -> None:
-    assert AnnouncedReasons().news(0, "ImagePull", {0: NO_IMAGE, 1: NO_ROOM}) == [(1, NO_ROOM)]
+    assert AnnouncedReasons().to_announce(0, "ImagePull", {0: NO_IMAGE, 1: NO_ROOM}) == [(1, NO_ROOM)]

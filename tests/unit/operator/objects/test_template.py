@@ -15,7 +15,7 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name
+from elasticjob.pods import AVOIDED_NODES, pod_key_of, pod_name
 from elasticjob.reading import Pod
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
@@ -558,15 +558,15 @@ def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template
         "nodeAffinity": {kind: {"nodeSelectorTerms": [{"matchFields": elsewhere[:1]}]}}
     }
     both, one, none = Pod.read(made({}, "node-b", "node-a")), Pod.read(alone), Pod.read(made({}))
-    assert (both.kept_off, none.kept_off) == ({"node-a", "node-b"}, frozenset())
+    assert (both.avoided_nodes, none.avoided_nodes) == ({"node-a", "node-b"}, frozenset())
     assert one.made_from == none.made_from, "running pods would be outdated once a node is avoided"
 
 
 def test_which_nodes_a_pod_keeps_off_its_template_does_not_say() -> None:
     copied = spec()
-    copied.template["metadata"] = {"annotations": {KEPT_OFF: "node-a", "team": "vision"}}
+    copied.template["metadata"] = {"annotations": {AVOIDED_NODES: "node-a", "team": "vision"}}
     made = render_pod(job(), copied, 2, 1, IMAGE, batch="9f3c01d2")
-    assert (Pod.read(made).kept_off, made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
+    assert (Pod.read(made).avoided_nodes, made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
 
 
 def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:

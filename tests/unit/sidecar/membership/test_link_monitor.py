@@ -49,7 +49,7 @@ class Watch:
     def look(self) -> None:
         self._looked = self.now
         self.monitor.look(self.now)
-        self.misses += self.monitor.misses_news()
+        self.misses += self.monitor.misses_updates()
 
     def suspects(self, finished: Members = NOBODY) -> list[int]:
         return [member.index for member in self.monitor.suspects(finished)]

@@ -9,7 +9,7 @@ import pytest
 from elasticjob_torch import wire
 from elasticjob_torch.agent import going_on
 from elasticjob_torch.agent.busy import BUSY_SECONDS, Patience
-from elasticjob_torch.agent.going_on import NEWS_SECONDS, READY_SECONDS, TELL_SECONDS, GoingOn
+from elasticjob_torch.agent.going_on import READY_SECONDS, TELL_SECONDS, UPDATE_SECONDS, GoingOn
 from support.waiting import wait_until
 
 PLACES = {0: {"RANK": "0"}}
@@ -242,7 +242,7 @@ def test_an_error_of_the_group_without_a_change_ends_the_processes(agent):
     agent.start()
     agent.living.waits = True
     agent.look()
-    agent.now += NEWS_SECONDS + 1
+    agent.now += UPDATE_SECONDS + 1
     agent.look()
     ((_, reason),) = [said for said in agent.living.said if said[0] == "stop"]
     assert "a connection was closed in round 1" in reason
@@ -258,14 +258,14 @@ def test_time_in_which_there_can_be_no_news_does_not_count(agent, seen):
     agent.living.waits = True
     for _ in range(3):
         agent.look()
-        agent.now += NEWS_SECONDS - 1
+        agent.now += UPDATE_SECONDS - 1
         agent.look()
         agent.look(seen)
-        agent.now += NEWS_SECONDS + 1
+        agent.now += UPDATE_SECONDS + 1
         agent.look(seen)
     assert not agent.was_stopped()
     agent.look()
-    agent.now += NEWS_SECONDS + 1
+    agent.now += UPDATE_SECONDS + 1
     agent.look()
     assert agent.was_stopped()
 
@@ -274,7 +274,7 @@ def test_an_error_of_the_last_group_of_a_closed_job_ends_the_processes(agent):
     agent.start()
     agent.living.waits = True
     agent.look(view("Closed"))
-    agent.now += NEWS_SECONDS + 1
+    agent.now += UPDATE_SECONDS + 1
     agent.look(view("Closed"))
     assert agent.living.said[-1][0] == "stop"
 
@@ -284,7 +284,7 @@ def test_a_step_that_ends_meanwhile_does_not_count_as_an_error(agent):
     agent.living.waits = True
     agent.look()
     agent.living.waits = False
-    agent.now += NEWS_SECONDS + 1
+    agent.now += UPDATE_SECONDS + 1
     agent.look()
     agent.living.waits = True
     agent.look()

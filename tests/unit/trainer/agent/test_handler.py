@@ -1107,11 +1107,11 @@ def test_when_nobody_takes_steps_the_agent_looks_at_its_processes(sidecar, handl
     serves(sidecar)
     sidecar.answers[JOIN] = [handed(1)]
     handler.next_rendezvous()
-    handler.await_news(0.01, [child.pid])
+    handler.await_update(0.01, [child.pid])
     assert not sidecar.said("POST /v1/processes")
     view = handler._membership.view or View(round=1, phase=Phase.FORMED)
     handler._membership._events.view = replace(view, round=1, handed=1, stalled=True)
-    handler.await_news(0.01, [child.pid])
+    handler.await_update(0.01, [child.pid])
     sidecar.await_(lambda: sidecar.said("POST /v1/processes"), "what it does")
     (said,) = sidecar.said("POST /v1/processes")
     assert (said["round"], said["state"], said["local_rank"]) == (1, "Waits", 0)
@@ -1194,12 +1194,12 @@ def run_agent(plugin, agent, looks):
             agent._monitor_workers(agent.group)
             agent.waiting = agent.get_worker_group().spec.rdzv_handler.num_nodes_waiting()
 
-    hooks._looking_at_news(invoke)(agent)
+    hooks._looking_at_updates(invoke)(agent)
 
 
 def test_processes_that_wait_are_kept_in_the_next_round(sidecar, plugin, living, handler):
     enter(sidecar, handler, 1)
-    handler.told({0: {"RANK": "0"}})
+    handler.variables_for({0: {"RANK": "0"}})
     agent = live_agent(handler, [lambda group: None] * 2)
     sidecar.tell(round=2, phase="Forming", changed=True, handed=1)
     wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.round == 2)
@@ -1228,7 +1228,7 @@ def test_processes_that_wait_are_kept_in_the_next_round(sidecar, plugin, living,
 
 def test_processes_that_have_to_be_new_are_left_to_torch(sidecar, plugin, living, handler):
     enter(sidecar, handler, 1)
-    handler.told({0: {"RANK": "0"}})
+    handler.variables_for({0: {"RANK": "0"}})
     agent = live_agent(handler, [lambda group: None])
     sidecar.tell(round=2, phase="Forming", changed=True, handed=1)
     wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.round == 2)
@@ -1245,7 +1245,7 @@ def test_a_newcomer_of_a_live_job_joins_once_its_processes_are_ready(sidecar, pl
     wait_until("the news", lambda: handler._membership.view is not None and handler._membership.view.live)
     info = handler.next_rendezvous()
     assert (info.rank, info.world_size, sidecar.said(JOIN)) == (0, 1, [])
-    handler.told({0: {"RANK": "0"}})
+    handler.variables_for({0: {"RANK": "0"}})
     assert not handler.goes_on()
     assert handler.num_nodes_waiting() == 0
     handler._going_on._living.waits = True

@@ -437,7 +437,7 @@ def test_news_end_a_join_that_they_make_void(sidecar, member):
     def tell():
         wait_until("the join", lambda: sidecar.said(JOIN))  # without the sidecar's lock, which its answer holds
         void.append(1)
-        member.news.ring()  # as at each view; the sidecar that answers sends none here
+        member.updated.ring()  # as at each view; the sidecar that answers sends none here
 
     sidecar.default = answer
     telling = threading.Thread(target=tell)

@@ -21,7 +21,7 @@ class Due:
     """The status is to be written now."""
 
 
-def told_by(before: ElasticJobStatus, after: ElasticJobStatus) -> ElasticJobStatus:
+def without_idle_term(before: ElasticJobStatus, after: ElasticJobStatus) -> ElasticJobStatus:
     """`after`, without the changes for which `before` need not be overwritten.
 
     While a round stands and no ping is open, a new leader's term is written with the next other change: otherwise each
@@ -53,7 +53,7 @@ def report_seconds(job: Object | None, jobs: int) -> float:
     return max(SOON_SECONDS, jobs / PROGRESS_WRITES_A_SECOND)
 
 
-def pace_of(
+def due_of(
     before: ElasticJobStatus, after: ElasticJobStatus, *, written: float, shown: float, differs: float, jobs: int = 1
 ) -> Due | Deferred | Retry:
     """When to write `after`, which differs from `before`. `written`: seconds since this leader's last write. `shown`:

@@ -8,8 +8,8 @@ import pytest
 from elasticjob.api import ElasticJobStatus, LeaseIdentity, Progress
 from elasticjob.rendezvous import Member, State, Worker
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.debounce import Due, due_of, report_seconds, without_idle_term
 from elasticjob_operator.job.outcome import Deferred, Retry
-from elasticjob_operator.job.pace import Due, pace_of, report_seconds, told_by
 from support.statuses import FORMED, status
 
 STATE = replace(FORMED, leaving=(), finished=())
@@ -30,36 +30,36 @@ def shown(state: State, progress: Progress | None) -> ElasticJobStatus:
 
 @pytest.mark.parametrize("state", [BROKEN, replace(STATE, replacements={1: 3}), replace(STATE, restarts=3), ASKED])
 def test_rounds_and_pods_do_not_wait(state: State) -> None:
-    assert pace_of(status(STATE), status(state), written=0, shown=0, differs=0) == Due()
+    assert due_of(status(STATE), status(state), written=0, shown=0, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(2, 1), (64, 1), (1024, 16)])
 def test_counters_gather_and_nothing_waits_for_them(size: int, seconds: float) -> None:
     before, after = status(of(size)), status(replace(of(size), waiting=1))
-    assert pace_of(before, after, written=100, shown=100, differs=0) == Deferred(seconds)
-    assert pace_of(before, after, written=0, shown=0, differs=seconds) == Due()
+    assert due_of(before, after, written=100, shown=100, differs=0) == Deferred(seconds)
+    assert due_of(before, after, written=0, shown=0, differs=seconds) == Due()
     ready = status(of(size), workers=(Worker(index=0),))
-    assert pace_of(before, ready, written=100, shown=100, differs=0) == Deferred(seconds)
+    assert due_of(before, ready, written=100, shown=100, differs=0) == Deferred(seconds)
 
 
 def test_what_the_rendezvous_goes_on_from_is_written_first() -> None:
     before, after = status(STATE), status(replace(STATE, finished=(Member(1, "b"),)))
-    assert pace_of(before, after, written=0.25, shown=0.25, differs=0.25) == Retry(0.75)
-    assert pace_of(before, after, written=1, shown=1, differs=0) == Due()
+    assert due_of(before, after, written=0.25, shown=0.25, differs=0.25) == Retry(0.75)
+    assert due_of(before, after, written=1, shown=1, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(2, 5), (80, 5), (1024, 64)])
 def test_progress_alone_waits_longer_the_more_sidecars_watch(size: int, seconds: float) -> None:
     before, after = shown(of(size), None), shown(of(size), SHOWN)
-    assert pace_of(before, after, written=0, shown=0, differs=0) == Deferred(seconds)
-    assert pace_of(before, after, written=0, shown=seconds, differs=0) == Due()
+    assert due_of(before, after, written=0, shown=0, differs=0) == Deferred(seconds)
+    assert due_of(before, after, written=0, shown=seconds, differs=0) == Due()
 
 
 @pytest.mark.parametrize(("jobs", "seconds"), [(1, 5), (50, 5), (1000, 100)])
 def test_progress_alone_waits_longer_the_more_jobs_there_are(jobs: int, seconds: float) -> None:
     before, after = shown(STATE, None), shown(STATE, SHOWN)
-    assert pace_of(before, after, written=0, shown=0, differs=0, jobs=jobs) == Deferred(seconds)
-    assert pace_of(status(STATE), status(BROKEN), written=0, shown=0, differs=0, jobs=jobs) == Due()
+    assert due_of(before, after, written=0, shown=0, differs=0, jobs=jobs) == Deferred(seconds)
+    assert due_of(status(STATE), status(BROKEN), written=0, shown=0, differs=0, jobs=jobs) == Due()
 
 
 @pytest.mark.parametrize(("state", "waits"), [(REST, 100), (BROKEN, 1), (ASKED, 1)], ids=["stands", "forms", "asked"])
@@ -75,6 +75,6 @@ def test_a_report_waits_longer_the_more_jobs_there_are_only_while_a_round_stands
 def test_a_new_term_alone_is_told_while_it_has_to_keep_out_the_leader_before(state: State, tells: bool) -> None:
     before = status(state)
     after = before.model_copy(update={"term": before.term + 1})
-    assert (told_by(before, after) != before) is tells
+    assert (without_idle_term(before, after) != before) is tells
     other = after.model_copy(update={"lease": LEASE})
-    assert told_by(before, other) == other, "another installation's is to be seen"
+    assert without_idle_term(before, other) == other, "another installation's is to be seen"
