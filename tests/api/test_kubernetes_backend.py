@@ -173,9 +173,9 @@ def test_node_that_is_silent_while_another_goes_on_is_lost(make, team: Team, mon
     times = [(now - timedelta(seconds=ago)).isoformat() for ago in (15, 10, 5, 0)]
     team.administer("PATCH", "digits", {"data": {"heartbeat.10.0.0.2_2F1_2F0": " ".join(times)}})
     bits, _ = backend.get_state()
-    fields_of = pickle.loads(bits).last_heartbeats
-    assert fields_of[B] == datetime.fromisoformat(times[-1])
-    assert (fields_of[A] == told[A]) == (left == 1)
+    kept = pickle.loads(bits).last_heartbeats
+    assert kept[B] == datetime.fromisoformat(times[-1])
+    assert (kept[A] == told[A]) == (left == 1)
     assert backend.seen.participants == left
 
 

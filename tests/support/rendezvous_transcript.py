@@ -70,14 +70,14 @@ class TranscribedJob(JobOnPaper):
     def note(self, before: State, decision: Decision, pods: set[PodKey]) -> None:
         for member in (worker.member for worker in self.workers.values() if worker.member):
             self.lives.setdefault(member, sum(one.index == member.index for one in self.lives))
-        self.untold += self.fields_of(before, decision)
+        self.untold += self.changes_of(before, decision)
         self.made += sorted(self.workers.keys() - pods)
         self.deleted += sorted(pods - self.workers.keys())
         moved = (before.round, before.phase, before.outcome) != (self.state.round, self.state.phase, self.state.outcome)
         if moved or self.untold:
             self.write()
 
-    def fields_of(self, before: State, decision: Decision) -> Iterator[str]:
+    def changes_of(self, before: State, decision: Decision) -> Iterator[str]:
         """The events, but for those that say only what follows from the rest, and without how such begin."""
         after, lost = decision.state, {}
         for event in decision.events:
