@@ -113,11 +113,11 @@ class SecondRun:
             fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        return (TIMED_OUT, "D", "TIMED OUT") if hasattr(report, _AGAIN) else None
+        return (TIMED_OUT, "D", "TIMED OUT") if report.failed and hasattr(report, _AGAIN) else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports[report.nodeid].append(report)
-        if name := getattr(report, _AGAIN, None):
+        if report.failed and (name := getattr(report, _AGAIN, None)):  # none that somebody has interrupted
             self._names[report.nodeid] = name
 
     @pytest.hookimpl(trylast=True)  # when all fixtures and the processes of pytest-xdist have ended

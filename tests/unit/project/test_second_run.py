@@ -33,6 +33,17 @@ def pytest_runtest_makereport(item):
         run_again(item, report)
     return report
 
+class Interrupts:  # as `make check` does when its time is over
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item):
+        report = yield
+        if "interrupted" in item.name and report.failed:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, "Skipped: its time is over")
+        return report
+
+def pytest_configure(config):
+    config.pluginmanager.register(Interrupts())
+
 @pytest.fixture
 def times(request):
     \"\"\"How often the test has run.\"\"\"
@@ -103,6 +114,13 @@ def wrong_in_the_end(times):
 def test_is_wrong_after_a_wait(times, wrong_in_the_end):
     if times == 1: raise Deadline("Godot", 5)
 """
+INTERRUPTED = """
+from support.waiting import Deadline
+
+def test_is_wrong(): assert False
+
+def test_is_interrupted(): raise Deadline("Godot", 5)
+"""
 FLAKY_THRICE = """
 import pytest
 from support.waiting import Deadline
@@ -148,6 +166,10 @@ def test_who_is_wrong_fails_whatever_a_second_run_says(project: pytest.Pytester)
     twice = ["test_times_out_again", "test_is_wrong_the_second_time"]
     assert (len(log), log[-2:]) == (len(set(log)) + 2, twice)
     assert json.loads((project.path / "flaky.json").read_text()) == []
+
+
+def test_what_somebody_has_interrupted_does_not_run_again(project: pytest.Pytester) -> None:
+    assert outcome(project, INTERRUPTED) == (1, {"failed": 1, "skipped": 1})
 
 
 def test_three_flaky_tests_are_failures(project: pytest.Pytester) -> None:
