@@ -213,8 +213,8 @@ def _is_restarted(seen: Look) -> bool:
 def _has_stopped(session: Session, seen: Look) -> bool:
     """Whether no pod may run. status.replicas does not show that: a finished worker keeps its pod."""
     found = seen.condition("Suspended")
-    is_reported = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
-    return is_reported and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
+    is_suspended = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
+    return is_suspended and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
 def _may_see_pods(result: Change) -> bool:

@@ -49,11 +49,11 @@ def _accounts(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
             continue
         if loss is not None and loss.was_member and loss.training_failed:
             yield Account(index, loss.cause, f"worker {index} lost: {loss.why}", loss.kind)
-        elif worker is not None and worker.member == member and (account := _requested(state, worker)):
+        elif worker is not None and worker.member == member and (account := _account_of(state, worker)):
             yield Account(index, *account)
 
 
-def _requested(state: State, worker: Worker) -> tuple[str, str, FailureKind] | None:
+def _account_of(state: State, worker: Worker) -> tuple[str, str, FailureKind] | None:
     request, name = worker.request, f"worker {worker.index}"
     if request is None:
         return None

@@ -117,15 +117,15 @@ class WorkerPods:
         if admitted and admitted.problem:
             return Answer(refusal=PodRefusal(admitted.problem, object=f"Workload/{admitted.workload}"))
         async with self._slots.of(Key.of(job)):
-            keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
+            exclude = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
                 job,
                 spec,
                 *pod_key,
                 self._image,
                 batch=batch,
-                avoid={*nodes.get(str(pod_key[0]), ()), *avoided}.difference(keep_off),
-                keep_off=keep_off,
+                avoid={*nodes.get(str(pod_key[0]), ()), *avoided}.difference(exclude),
+                exclude=exclude,
                 imports=imports,
                 spare=spare,
                 admitted=admitted,

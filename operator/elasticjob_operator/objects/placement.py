@@ -18,7 +18,7 @@ def avoid(pod: Object, node: str) -> None:
     _prefer(pod, "nodeAffinity", {"weight": 100, "preference": elsewhere})
 
 
-def keep_off(pod: Object, nodes: list[str]) -> None:
+def exclude(pod: Object, nodes: list[str]) -> None:
     """Require other nodes, in addition to the template's own requirements. One of the template's terms has to match as
     a whole, so each gets the exclusion. An empty term matches no node, and stays as it is. The exclusion is by the
     node's name, as for DaemonSets: the label for the host name may differ from it."""

@@ -141,7 +141,7 @@ def render_pod(
     *,
     batch: str,
     avoid: Iterable[str] = (),
-    keep_off: Collection[str] = (),
+    exclude: Collection[str] = (),
     imports: str = "",
     spare: bool = False,
     admitted: Admission | None = None,
@@ -149,7 +149,7 @@ def render_pod(
     """The pod of worker `index` with the number `replacement`. Does not change its arguments.
 
     `batch`: distinguishes it from a pod of the same name made at another time. `avoid`: nodes to use only if others
-    have no room. `keep_off`: nodes never to use. `spare`: the pod prefers a node without others of the job, so that a
+    have no room. `exclude`: nodes never to use. `spare`: the pod prefers a node without others of the job, so that a
     lost node does not take both a member and its spare. `imports`: the modules that the script is known to import, for
     prestarted processes. `admitted`: what the pod's quota adds to it.
     """
@@ -182,16 +182,14 @@ def render_pod(
     pod["tolerations"] = [*tolerations, *placement.node_lost_tolerations(tolerations)]
     for node in sorted(avoid):
         placement.avoid(pod, node)
-    if keep_off:
-        placement.keep_off(pod, sorted(keep_off))
+    if exclude:
+        placement.exclude(pod, sorted(exclude))
     if spare:
         placement.keep_apart(pod, meta["name"])
     # a template copied from a pod has the annotations of that pod
     annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name not in OF_ONE_POD}
     annotations |= {WORKLOAD: admitted.workload} if admitted else {}
-    annotations |= {TEMPLATE_HASH: spec.template_hash} | (
-        {AVOIDED_NODES: ",".join(sorted(keep_off))} if keep_off else {}
-    )
+    annotations |= {TEMPLATE_HASH: spec.template_hash} | ({AVOIDED_NODES: ",".join(sorted(exclude))} if exclude else {})
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -322,9 +322,8 @@ class Membership:
         self.mode = move.target
         if move.asks is not None:
             script = self._torchruns.present.script if move.asks is RequestType.JOIN else None
-            self._request = WorkerRequest(
-                type=move.asks, **self._torchruns.fields() | {"script": script or None} | asked
-            )
+            fields = self._torchruns.fields() | {"script": script or None} | asked
+            self._request = WorkerRequest(type=move.asks, **fields)
 
     def is_replaced(self, trainer: str) -> bool:
         return trainer in self._replaced

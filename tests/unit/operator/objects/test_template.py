@@ -149,7 +149,7 @@ def test_null_is_as_good_as_left_out(trainer: Object, pod: Object) -> None:
     nulls = plain.parse({**plain.dump(), "template": with_nulls(plain.template)})
     assert problem(nulls) is None
     made = (
-        render_pod(job(), one, 2, 1, IMAGE, batch="9f3c01d2", keep_off=["node-a"], spare=True) for one in (plain, nulls)
+        render_pod(job(), one, 2, 1, IMAGE, batch="9f3c01d2", exclude=["node-a"], spare=True) for one in (plain, nulls)
     )
     assert next(made) == next(made)
 
@@ -159,7 +159,7 @@ def test_null_in_a_list_is_what_the_api_server_makes_of_it() -> None:
     terms = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [None]}}}
     given = spec({"command": ["torchrun", None]}, {"affinity": terms})
     assert problem(given) is None
-    assert render_pod(job(), given, 0, 0, IMAGE, batch="9f3c01d2", keep_off=["node-a"])["spec"]["affinity"] == terms
+    assert render_pod(job(), given, 0, 0, IMAGE, batch="9f3c01d2", exclude=["node-a"])["spec"]["affinity"] == terms
 
 
 def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str, Any]:
@@ -546,7 +546,7 @@ def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template
     elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [one]} for one in ("node-a", "node-b")]
 
     def made(pod: Object, *nodes: str) -> Object:
-        return render_pod(job(), spec(pod=pod), 2, 1, IMAGE, batch="9f3c01d2", keep_off=nodes)
+        return render_pod(job(), spec(pod=pod), 2, 1, IMAGE, batch="9f3c01d2", exclude=nodes)
 
     terms = [fast | {"matchFields": elsewhere}, {"matchFields": [{"key": "metadata.name"}, *elsewhere]}, {}]
     assert made({"affinity": given}, "node-b", "node-a")["spec"]["affinity"] == {
