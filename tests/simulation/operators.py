@@ -29,6 +29,7 @@ from elasticjob_operator.reconciler import Reconciler
 from simulation.clients import SERVER, operator_client
 from simulation.loop import PROCESS, Process, VirtualLoop
 from simulation.network import Network, Session
+from support.operator_metrics import forget_term
 
 LEASE_NAMESPACE, LEASE = "ops", "elasticjob-operator"
 EXECUTION_SECONDS = 1.0  # until a program that was executed anew has imported what it needs
@@ -134,6 +135,7 @@ def simulated(operators: list[Operator], ask: Callable[[Network, str], Awaitable
             (Reconciler, "reconcile", watched),
         ):
             stack.enter_context(patch.object(target, attribute, stand_in))
+        stack.callback(forget_term)
         yield
 
 

@@ -16,6 +16,7 @@ from elasticjob_operator import app, loop_watch, metrics
 from elasticjob_operator.cluster import leader
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.options import parse
+from support.operator_metrics import forget_term
 from support.operator_objects import job
 from support.ports import free_port
 from support.recording_server import RecordingServer
@@ -30,8 +31,7 @@ def process_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(app, "hold_signals", lambda: None)
     monkeypatch.setattr(app, "hear_signals", lambda _: None)
     yield
-    metrics.LEADER.set(0)
-    metrics.begin_term(tuple, int, int)
+    forget_term()
 
 
 async def test_a_lost_lease_ends_all_work_and_the_execution(

@@ -211,6 +211,17 @@ def test_low():
         raise ValueError("what interrupts it is taken for a fault")
 """
 
+SLOW_ONCE = """
+from pathlib import Path
+from support.waiting import Deadline
+def test_low():
+    seen = Path("seen")
+    if not seen.exists():
+        seen.touch()
+        raise Deadline("a slow machine", 1)
+def test_other(): ...
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -243,8 +254,8 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "-qm", "some")
 
 
-def run(checkout: Path, module: str, *options: str) -> tuple[int, str]:
-    environment = os.environ | {"ELASTICJOB_CACHE": str(checkout / "build" / "cache"), "PYTHONPATH": ""}
+def run(checkout: Path, module: str, *options: str, path: str = "") -> tuple[int, str]:
+    environment = os.environ | {"ELASTICJOB_CACHE": str(checkout / "build" / "cache"), "PYTHONPATH": path}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     words = [sys.executable, "-m", module, *options]
     done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
@@ -269,6 +280,18 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
         code, text = run(checkout, "pytest", "-n", "0", "-p", "hack.check.chosen", f"--chosen={choice}")
         assert code == 0, text
         assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
+
+
+def test_what_runs_again_is_not_counted_anew(checkout: Path) -> None:
+    (checkout / LOW).write_text(SLOW_ONCE)
+    choice = checkout / "chosen.json"
+    time = {"deadline": 0, "least": 60, "seconds": {}}
+    choice.write_text(json.dumps({"files": {LOW: 0}, "tests": {}, **time}))
+    plugins = ["-p", "support.second_run", "-p", "hack.check.chosen", f"--chosen={choice}"]
+    code, text = run(checkout, "pytest", "-n", "0", *plugins, LOW, path=str(ROOT / "tests"))
+    assert code == 0, text
+    assert "1 timed out" in text
+    assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 2, "ran": 2}, text
 
 
 def test_changed_is_what_the_upstream_does_not_have_committed_or_not(tmp_path: Path) -> None:
