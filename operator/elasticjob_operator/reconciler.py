@@ -113,6 +113,7 @@ class Reconciler:
             report = concern.see(report)
         bounds, workers = report.bounds, report.workers
         decision = decide(bounds, report.decision.state, workers, at)
+        view.awaited = decision.awaited
         report = report._replace(decision=renumbered(bounds, decision, workers, memory.pods.taken, at))
         for concern in memory.concerns:
             report = concern.judge(report)

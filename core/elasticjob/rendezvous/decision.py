@@ -34,7 +34,8 @@ class Decision:
     """The next state, the time of the next step if nothing happens before, and the events for people.
 
     `formed_after`: seconds from the opening of a round to its formation, set only by the step that formed it. `failed`:
-    the pods that this step found failed, for the bookkeeping about nodes; no rule reads it.
+    the pods that this step found failed, for the bookkeeping about nodes; no rule reads it. `awaited`: the number of
+    running workers whose joins the forming round waits for; 0 if none forms.
     """
 
     state: State
@@ -42,3 +43,4 @@ class Decision:
     events: tuple[Event, ...] = ()
     formed_after: float | None = None
     failed: tuple[Failed, ...] = ()
+    awaited: int = 0

@@ -12,13 +12,13 @@ from elasticjob.rendezvous.failure_detector import able, moments
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.live import goes_on, in_live_pods
 from elasticjob.rendezvous.losses import Break, Lost
-from elasticjob.rendezvous.model import Clocks, Failures, Spec, State, Worker
+from elasticjob.rendezvous.model import Clocks, Failures, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, current, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import FailureKind, Outcome, RendezvousPhase, RoundCause
 
-_, FORMED, CLOSED = RendezvousPhase
+FORMING, FORMED, CLOSED = RendezvousPhase
 
 NO_FAILURE: dict[str, Any] = {"failure": "", "failure_of": None, "failure_kind": FailureKind.UNKNOWN}
 NO_PLAN: dict[str, Any] = {"planned": False, "intact": False}
@@ -154,7 +154,10 @@ class Step:
         self.set(waiting=len(self.roster.joined), spares=spares)
 
     def decision(self) -> Decision:
-        return Decision(self.state, self.wake_at(), tuple(self.events), self.formed_after, tuple(self.failed))
+        running = sum(worker.pod is PodState.RUNNING for worker in self.roster.awaited)
+        awaited = running if self.state.phase is FORMING else 0
+        events, failed = tuple(self.events), tuple(self.failed)
+        return Decision(self.state, self.wake_at(), events, self.formed_after, failed, awaited)
 
     def wake_at(self) -> float | None:
         """The next time at which time alone can change something."""

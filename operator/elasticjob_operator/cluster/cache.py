@@ -11,6 +11,7 @@ from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
 from elasticjob.spec import CONTROLLER
+from elasticjob.terms import RequestType
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.job.view import JobView
 
@@ -32,10 +33,11 @@ class Key(NamedTuple):
 
 
 class RecordUpdate(Enum):
-    """What is new in a form of a record: something that the operator acts on, only the heartbeat and the script's
-    report, or anything else."""
+    """What is new in a form of a record: something that the operator acts on, a join beside which the round waits for
+    others, only the heartbeat and the script's report, or anything else."""
 
     URGENT = "urgent"
+    JOIN = "join"
     REPORT = "report"
     OTHER = "other"
 
@@ -146,6 +148,9 @@ class Cache:
         self._note(view.workers, record, deleted)
         if deleted or before is None or _urgent_parts(before) != _urgent_parts(record):
             _heard(view)
+            if not deleted and before is not None and _only_joins(before, record):
+                view.awaited -= 1
+                return key, RecordUpdate.JOIN if view.awaited > 0 else RecordUpdate.URGENT
             return key, RecordUpdate.URGENT
         return key, RecordUpdate.REPORT if record.only_reports(before) else RecordUpdate.OTHER
 
@@ -276,15 +281,21 @@ def _without_progress(job: Object) -> Object:
 
 
 def _urgent_parts(record: Record) -> tuple[object, ...]:
-    """The fields that the operator acts on: the request, the suspects and the ack."""
+    """The fields that the operator acts on: the request, by the generation, the suspects and the ack."""
     content = record.content
     return (
-        record.uid,
         record.generation,
+        record.uid,
         record.problem,
         content and content.status.suspects,
         content and content.status.ack,
     )
+
+
+def _only_joins(before: Record, record: Record) -> bool:
+    request = record.content and record.content.request
+    joins = bool(request and request.type is RequestType.JOIN)
+    return joins and _urgent_parts(before)[1:] == _urgent_parts(record)[1:]
 
 
 def _node_of(pod: Pod | None) -> str:

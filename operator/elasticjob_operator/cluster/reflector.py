@@ -25,11 +25,14 @@ from elasticjob.text import printable
 from elasticjob_operator.cluster.cache import Cache, Key, RecordUpdate
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.watch_times import WatchTimes
-from elasticjob_operator.job.debounce import SOON_SECONDS, report_seconds
+from elasticjob_operator.job.debounce import JOINS_SECONDS, SOON_SECONDS, report_seconds
 
 NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
 REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
+
+# within which a step has to read an update of a record
+SECONDS = {RecordUpdate.URGENT: 0.0, RecordUpdate.JOIN: JOINS_SECONDS, RecordUpdate.OTHER: SOON_SECONDS}
 
 Source = tuple[str, str | None]  # the plural of a kind, and the namespace, None for all
 
@@ -132,7 +135,7 @@ class Reflector:
         """Seconds within which a step has to read the update."""
         if update is RecordUpdate.REPORT:
             return report_seconds(self._cache.view(key).job, len(self._cache))
-        return 0.0 if update is RecordUpdate.URGENT else SOON_SECONDS
+        return SECONDS[update]
 
 
 class KopfSettings(kopf.OperatorSettings):

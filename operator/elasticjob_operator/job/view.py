@@ -13,7 +13,8 @@ class JobView:
     """The newest known form of a job and of its objects, by name.
 
     `nodes`: all watched nodes, by name. `heard`: when the first event since the last step came in, in monotonic
-    seconds. `shows`: in `job` only the progress is newer than in the form before.
+    seconds. `shows`: in `job` only the progress is newer than in the form before. `awaited`: how many joins the forming
+    round still waited for at the last step, less those since.
     """
 
     job: Object | None = None
@@ -22,3 +23,4 @@ class JobView:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     heard: float | None = None
     shows: bool = False
+    awaited: int = 0

@@ -39,6 +39,27 @@ async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
     assert recorded.done == ["status", *FOLLOWS]
 
 
+async def test_a_round_awaits_the_joins_of_running_workers() -> None:
+    recorded = RecordedJob(job(replicas=3, minReplicas=3, maxReplicas=3))
+    running = {"phase": "Running", "containerStatuses": [trainer(running={})]}
+    join = {"type": "Join", "after": 0, "cause": "Started"}
+    made = reconciler(recorded)
+    view = made._cache.view(KEY)
+    for pods, requests, awaited in (
+        ([running, running, {"phase": "Pending"}], [None, None, None], 2),
+        ([running, running, running], [join, None, None], 2),
+        ([running, running, running], [join, join, join], 0),
+    ):
+        recorded.there = [pod(index, **status) for index, status in enumerate(pods)]
+        recorded.records = [record(index, request=request) for index, request in enumerate(requests)]
+        view.pods.clear()
+        view.workers.clear()
+        await made._memories._reflector.list_all(anew=True)
+        await made.reconcile(KEY)
+        assert view.awaited == awaited
+    assert recorded.body["status"]["rendezvous"]["phase"] == "Formed"
+
+
 async def test_nothing_is_done_for_a_job_that_another_controller_manages() -> None:
     recorded = RecordedJob(job(managedBy="kueue.x-k8s.io/multikueue"))
     assert await reconciler(recorded).reconcile(KEY) is None

@@ -162,6 +162,27 @@ def test_what_is_new_in_a_record(said: Object, news: RecordUpdate) -> None:
     assert cache.note_worker(asks) == (KEY, RecordUpdate.URGENT)
 
 
+def test_a_join_is_urgent_unless_the_round_awaits_others_beside_it() -> None:
+    cache = Cache()
+    for index in range(3):
+        cache.note_worker(asks(index, 1, type="Join", after=0))
+    cache.view(KEY).awaited = 3
+    assert cache.note_worker(asks(0, 2, type="Join", after=1)) == (KEY, RecordUpdate.JOIN)
+    assert cache.note_worker(asks(1, 2, type="Leave", cause="PodStopping")) == (KEY, RecordUpdate.URGENT)
+    suspects = asks(2, 2, type="Join", after=1)
+    suspects["status"]["suspects"] = "1/ab"
+    assert cache.note_worker(suspects) == (KEY, RecordUpdate.URGENT)
+    assert cache.note_worker(asks(1, 3, type="Join", after=1)) == (KEY, RecordUpdate.JOIN)
+    assert cache.note_worker(asks(2, 3, type="Join", after=1)) == (KEY, RecordUpdate.URGENT), "the last one"
+    assert cache.note_worker(asks(0, 3, type="Join", after=2)) == (KEY, RecordUpdate.URGENT), "one more"
+
+
+def asks(index: int, generation: int, **request: object) -> Object:
+    found = record(index, request=request)
+    found["metadata"] |= {"generation": generation, "resourceVersion": str(10 * generation)}
+    return found
+
+
 def test_a_suspicion_and_an_answer_are_news() -> None:
     cache = Cache()
     cache.note_worker(record(0))

@@ -164,18 +164,21 @@ async def test_a_change_of_a_known_record_makes_no_work_for_kopf(monkeypatch: py
     lists, woken = Lists(), list[tuple[Key, float]]()
     said: list[Object] = [{"heartbeat": 5}, {"heartbeat": 6}, {"heartbeat": 6, "rank": 1}, {"heartbeat": 6, "ack": 1}]
     forms = [record(0) | {"status": status} for status in said]
+    forms.append(record(0, request={"type": "Join", "after": 0, "cause": "Started"}) | {"status": said[-1]})
+    forms[-1]["metadata"]["generation"] = 2
     for version, form in enumerate(forms, 11):
         form["metadata"] |= {"resourceVersion": str(version)}
     lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4}}]
     unknown: Object = {"type": "MODIFIED", "object": record(1)}
-    unknown["object"]["metadata"] |= {"resourceVersion": "15"}
+    unknown["object"]["metadata"] |= {"resourceVersion": "16"}
     watches = Watches(monkeypatch, [*({"type": "MODIFIED", "object": one} for one in forms), unknown])
     reflector, cache = reflector_of(lists)
     reflector.wake = lambda key, seconds: woken.append((key, seconds))
+    cache.view(KEY).awaited = 2
     assert await watches.events(lists, reflector, "elasticworkers") == [watching.Bookmark.LISTED, unknown]
-    assert cache.view(KEY).workers["digits-0-0"].version == 14
-    assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0), (KEY, 1.0), (KEY, 0.0)]
-    assert watches.since == ["9", "15"], "the next watch begins after them"
+    assert cache.view(KEY).workers["digits-0-0"].version == 15
+    assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0), (KEY, 1.0), (KEY, 0.0), (KEY, 0.1)]
+    assert watches.since == ["9", "16"], "the next watch begins after them"
 
 
 async def test_progress_that_the_operator_itself_has_shown_makes_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
