@@ -198,6 +198,9 @@ class Kubelet:
     async def _run(self, run: PodRun) -> None:
         try:
             await run.run()
+        except Exception as error:
+            self._break(error)
+            await run.end_broken()  # begun anew it would break again, in a later test
         finally:
             run.node.pods.pop(run.uid, None)
 
@@ -209,8 +212,11 @@ class Kubelet:
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a kubelet broke", exc_info=error)
-            self.broken = error
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        log.error("a kubelet broke", exc_info=error)
+        self.broken = error
 
     # --- logs
 

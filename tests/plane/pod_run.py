@@ -93,6 +93,11 @@ class PodRun:
             await asyncio.gather(*(one.wait() for one in self.running.values()), return_exceptions=True)
             self.sandbox.remove()
 
+    async def end_broken(self) -> None:
+        """After `run` has raised: wait until the pod is deleted, and remove it."""
+        await self._stopping.wait()
+        await self._remove()
+
     def signal(self, number: int) -> None:
         """To every process of the pod."""
         for name, one in self.running.items():
