@@ -21,7 +21,7 @@ from hack.check.record import Record, load
 from hack.check.running import Outcome, Side, run
 from hack.check.uses import ROOTS, packages_of, uses_of
 
-ENDING = 10.0  # seconds for pytest to end and for what is printed
+ENDING = 6.0  # seconds for pytest to end and for what is printed
 
 
 def main() -> int:

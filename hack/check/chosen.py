@@ -29,6 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Counted(path.with_suffix(".counts")), "counts of check")
 
 
+class OutOfTime(pytest.skip.Exception, SystemExit):
+    """As a SystemExit it ends an event loop, which only logs what else a callback raises."""
+
+
 class Chosen:
     """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known.
 
@@ -64,7 +68,7 @@ class Chosen:
     def _interrupt(self, *_: object) -> None:
         if self.running:
             self.interrupted = True
-            pytest.skip(TOO_LONG)
+            raise OutOfTime(TOO_LONG)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:

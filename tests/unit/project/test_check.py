@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,18 @@ def test_low():
     except BaseException:
         raise ValueError("what interrupts it is taken for a fault")
 """
+IN_CALLBACKS = """
+import asyncio, time
+def test_low():
+    loop = asyncio.new_event_loop()
+    for _ in range(600):
+        loop.call_soon(time.sleep, 1)
+    loop.call_later(0, loop.call_soon, loop.stop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+"""
 
 SLOW_ONCE = """
 from pathlib import Path
@@ -282,11 +295,21 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
         assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
 
 
+def test_a_callback_of_an_event_loop_is_interrupted_too(checkout: Path) -> None:
+    (checkout / LOW).write_text(IN_CALLBACKS)
+    choice = checkout / "chosen.json"
+    choice.write_text(json.dumps({"files": {LOW: 0}, "tests": {}, "deadline": 0, "least": 1, "seconds": {}}))
+    began = time.monotonic()
+    code, text = run(checkout, "pytest", "-n", "0", "-p", "hack.check.chosen", f"--chosen={choice}", LOW)
+    assert code == 0, text
+    assert time.monotonic() - began < 300, "half of what it takes without"
+    assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
+
+
 def test_what_runs_again_is_not_counted_anew(checkout: Path) -> None:
     (checkout / LOW).write_text(SLOW_ONCE)
     choice = checkout / "chosen.json"
-    time = {"deadline": 0, "least": 60, "seconds": {}}
-    choice.write_text(json.dumps({"files": {LOW: 0}, "tests": {}, **time}))
+    choice.write_text(json.dumps({"files": {LOW: 0}, "tests": {}, "deadline": 0, "least": 60, "seconds": {}}))
     plugins = ["-p", "support.second_run", "-p", "hack.check.chosen", f"--chosen={choice}"]
     code, text = run(checkout, "pytest", "-n", "0", *plugins, LOW, path=str(ROOT / "tests"))
     assert code == 0, text
