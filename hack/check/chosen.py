@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OutOfTime(pytest.skip.Exception, SystemExit):
-    """As a SystemExit it ends an event loop, which only logs what else a callback raises."""
+    """asyncio logs what a callback raises and goes on, unless it is a SystemExit."""
 
 
 class Chosen:

@@ -154,10 +154,14 @@ class Step:
         self.set(waiting=len(self.roster.joined), spares=spares)
 
     def decision(self) -> Decision:
-        running = sum(worker.pod is PodState.RUNNING for worker in self.roster.awaited)
-        awaited = running if self.state.phase is FORMING else 0
         events, failed = tuple(self.events), tuple(self.failed)
-        return Decision(self.state, self.wake_at(), events, self.formed_after, failed, awaited)
+        return Decision(self.state, self.wake_at(), events, self.formed_after, failed, self._awaited())
+
+    def _awaited(self) -> int:
+        """The number of running workers whose joins the forming round waits for."""
+        if self.state.phase is not FORMING:
+            return 0
+        return sum(worker.pod is PodState.RUNNING for worker in self.roster.awaited)
 
     def wake_at(self) -> float | None:
         """The next time at which time alone can change something."""

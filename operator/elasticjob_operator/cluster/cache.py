@@ -33,8 +33,8 @@ class Key(NamedTuple):
 
 
 class RecordUpdate(Enum):
-    """What is new in a form of a record: something that the operator acts on, a join beside which the round waits for
-    others, only the heartbeat and the script's report, or anything else."""
+    """What is new in a form of a record: something that the operator acts on, a join while the round awaits others,
+    only the heartbeat and the script's report, or anything else."""
 
     URGENT = "urgent"
     JOIN = "join"
@@ -281,21 +281,19 @@ def _without_progress(job: Object) -> Object:
 
 
 def _urgent_parts(record: Record) -> tuple[object, ...]:
-    """The fields that the operator acts on: the request, by the generation, the suspects and the ack."""
+    """The fields that the operator acts on. A new request shows as a new generation."""
+    return (record.generation, *_parts_beside_request(record))
+
+
+def _parts_beside_request(record: Record) -> tuple[object, ...]:
     content = record.content
-    return (
-        record.generation,
-        record.uid,
-        record.problem,
-        content and content.status.suspects,
-        content and content.status.ack,
-    )
+    return (record.uid, record.problem, content and content.status.suspects, content and content.status.ack)
 
 
 def _only_joins(before: Record, record: Record) -> bool:
     request = record.content and record.content.request
     joins = bool(request and request.type is RequestType.JOIN)
-    return joins and _urgent_parts(before)[1:] == _urgent_parts(record)[1:]
+    return joins and _parts_beside_request(before) == _parts_beside_request(record)
 
 
 def _node_of(pod: Pod | None) -> str:

@@ -14,8 +14,8 @@ import kopf
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.reading import Node
-from elasticjob_operator.cluster.cache import Cache, Key, RecordUpdate
-from elasticjob_operator.cluster.reflector import KopfSettings, Reflector
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.reflector import KopfSettings, Reflector, step_seconds
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.job.debounce import SOON_SECONDS
@@ -54,7 +54,7 @@ def register(
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
         key, update = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if update is RecordUpdate.URGENT else SOON_SECONDS)
+        queue.add(key, step_seconds(cache, key, update))
 
     if nodes:
 

@@ -31,12 +31,18 @@ NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
 REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
 
-# within which a step has to read an update of a record
 SECONDS = {RecordUpdate.URGENT: 0.0, RecordUpdate.JOIN: JOINS_SECONDS, RecordUpdate.OTHER: SOON_SECONDS}
 
 Source = tuple[str, str | None]  # the plural of a kind, and the namespace, None for all
 
 log = logging.getLogger(__name__)
+
+
+def step_seconds(cache: Cache, key: Key, update: RecordUpdate) -> float:
+    """Seconds within which a step has to read an update of a record."""
+    if update is RecordUpdate.REPORT:
+        return report_seconds(cache.view(key).job, len(cache))
+    return SECONDS[update]
 
 
 class Reflector:
@@ -128,14 +134,8 @@ class Reflector:
         if kind != WORKERS or not self._cache.knows_worker(event["object"]):
             return False
         key, update = self._cache.note_worker(event["object"])
-        self.wake(key, self._seconds(key, update))
+        self.wake(key, step_seconds(self._cache, key, update))
         return True
-
-    def _seconds(self, key: Key, update: RecordUpdate) -> float:
-        """Seconds within which a step has to read the update."""
-        if update is RecordUpdate.REPORT:
-            return report_seconds(self._cache.view(key).job, len(self._cache))
-        return SECONDS[update]
 
 
 class KopfSettings(kopf.OperatorSettings):

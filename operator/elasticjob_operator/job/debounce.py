@@ -14,7 +14,7 @@ AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
 # statuses in a second that only report progress, of all jobs together
 PROGRESS_WRITES_A_SECOND = 10
 SOON_SECONDS = 1.0  # a change without urgency waits so long for others
-JOINS_SECONDS = 0.1  # a join waits so long for those that the round awaits beside it
+JOINS_SECONDS = 0.1  # a join waits so long for the others that the round awaits
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import Metric
 
-from elasticjob_operator.metrics import JOBS
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
-from elasticjob_sidecar.metrics import Metrics
+from support.operator_metrics import all_families
 from support.waiting import run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,10 +108,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def test_dashboard_and_alerts_ask_for_metrics_that_there_are() -> None:
-    JOBS.each = True
-    families = [family for registry in (REGISTRY, Metrics().registry) for family in registry.collect()]
-    JOBS.each = False
-    known = {sample for family in families for sample in samples_of(family)}
+    known = {sample for family in all_families() for sample in samples_of(family)}
     for where, expression in expressions():
         asked = set(re.findall(r"\b(?:elasticjob|workqueue)_\w+", expression))
         assert asked, where
@@ -142,19 +138,13 @@ OURS = ("elasticjob_", "workqueue_")
 
 def test_each_metric_is_in_the_page() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    JOBS.each = True
-    families = [*REGISTRY.collect(), *Metrics().registry.collect()]
-    JOBS.each = False
-    names = {name for family in families for name in samples_of(family) if family.name.startswith(OURS)}
+    names = {name for family in all_families() for name in samples_of(family) if family.name.startswith(OURS)}
     missing = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
     assert not {name for name in missing if f"`{name}`" not in page}
 
 
 def test_the_comparison_counts_metrics_and_alerts_right() -> None:
-    JOBS.each = True
-    families = [*REGISTRY.collect(), *Metrics().registry.collect()]
-    JOBS.each = False
-    count = sum(family.name.startswith("elasticjob_") for family in families)
+    count = sum(family.name.startswith("elasticjob_") for family in all_families())
     page = (ROOT / "docs" / "comparison.md").read_text()
     assert f"| metrics of its own | more than {count // 10 * 10} |" in page
     assert f"| {len(alerts())}, in the chart |" in page

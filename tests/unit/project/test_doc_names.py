@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from prometheus_client import REGISTRY
 
 from elasticjob.spec import CONTROLLER
 from elasticjob_cli.app import cli
-from elasticjob_operator import metrics as operator_metrics
-from elasticjob_sidecar.metrics import Metrics
 from support.doc_pages import DOCS, PAGES, ROOT, RUN, blocks
+from support.operator_metrics import all_families
 
 sys.path.append(str(ROOT / "hack"))
 import api_fields
@@ -77,10 +75,7 @@ def test_all_labels_and_annotations_are_on_one_page() -> None:
 
 @each_page
 def test_metrics(page: Path) -> None:
-    operator_metrics.JOBS.each = True
-    families = [*REGISTRY.collect(), *Metrics().registry.collect()]
-    operator_metrics.JOBS.each = False
-    known = {family.name for family in families}
+    known = {family.name for family in all_families()}
     for word in re.findall(r"\belasticjob_[a-z_]+\b", page.read_text()):
         if not word.startswith(MODULES) or word.removeprefix("elasticjob_sidecar_") in known:
             assert {word, SUFFIX.sub("", word)} & known, word

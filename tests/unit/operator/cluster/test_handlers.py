@@ -5,17 +5,20 @@ import asyncio
 import threading
 from collections import Counter
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
 import pytest
 
 from elasticjob_operator.cluster import handlers
-from elasticjob_operator.cluster.cache import Cache
+from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.reflector import KopfSettings, Reflector, install
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.job.debounce import JOINS_SECONDS
+from support.operator_objects import record
 from support.recording_server import RecordingServer
 from support.waiting import until
 
@@ -109,3 +112,16 @@ async def test_kopf_ends_and_begins_again_in_one_process(api: RecordingServer) -
         ours = {task.get_name() for task in asyncio.all_tasks() - before if "RequestHandler" not in str(task)}
         assert ours == set()
         api.calls.clear()
+
+
+async def test_a_join_that_kopf_hands_on_is_as_urgent_as_one_that_the_watch_takes() -> None:
+    registry, cache, woken = kopf.OperatorRegistry(), Cache(), list[tuple[Key, float]]()
+    queue = SimpleNamespace(add=lambda key, seconds: woken.append((key, seconds)))
+    handlers.register(registry, cache, cast(Any, queue), WatchTimes(), nodes=False)
+    worker_event = {one.selector.any_name: one.fn for one in registry._watching.get_all_handlers()}["elasticworkers"]
+    for generation in (1, 2, 3):
+        body = record(0, request={"type": "Join", "after": generation, "cause": "Started"})
+        body["metadata"] |= {"generation": generation, "resourceVersion": str(generation)}
+        await worker_event(event={"type": "ADDED", "object": body})
+        cache.view(Key("ml", "digits")).awaited += 2
+    assert [seconds for _, seconds in woken] == [0.0, JOINS_SECONDS, JOINS_SECONDS]
