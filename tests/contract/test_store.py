@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 import torch
 from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
+from torch.distributed.elastic.agent.server.api import _TERMINAL_STATE_SYNC_ID
+from torch.distributed.elastic.utils.store import barrier
 
 from contract.sidecar_pair import SidecarPair
 from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
@@ -38,7 +40,7 @@ class Round:
     """A round of two agents: the server, and where each reaches it through its sidecar."""
 
     def __init__(self, pair: SidecarPair) -> None:
-        self.ended = threading.Event()
+        self.ended, self.over = threading.Event(), threading.Event()  # the round, and the whole job
         self.agents: list[AgentStore] = []
         self.rank0 = self._agent()
         server = self.rank0.serve()
@@ -56,7 +58,7 @@ class Round:
 
     def _agent(self) -> AgentStore:
         find = lambda _: StoreAddress("127.0.0.1", self.ports[1])  # noqa: E731
-        store = AgentStore(find, 2, self.ended.is_set, lambda: False, lambda: None)
+        store = AgentStore(find, 2, self.ended.is_set, self.over.is_set, lambda: None)
         store.set_timeout(timedelta(seconds=DEADLINE))
         self.agents.append(store)
         return store
@@ -238,6 +240,26 @@ def test_a_wait_ends_when_the_connection_does(name: str, kind: str, pair: Sideca
         assert not after.client().check(["before"])
     finally:
         after.close()
+
+
+@pytest.mark.parametrize("news", ["ended", "over"])
+def test_rank_0_stays_in_torchs_exit_barrier_until_all_come_or_nobody_can(news: str, round: Round) -> None:
+    """Longer than torch's own limit: its store is in its process, and others may still be saving."""
+    limit = SOON.total_seconds()
+    waits = in_background(lambda: barrier(round.rank0, 2, _TERMINAL_STATE_SYNC_ID, limit))
+    with pytest.raises(TimeoutError):
+        waits.result(3 * limit)
+    getattr(round, news).set()
+    result_of(waits)
+
+
+def test_the_end_of_the_job_ends_no_wait_outside_of_the_exit_barrier(round: Round) -> None:
+    round.over.set()
+    waits = in_background(lambda: round.agent().get("late"))
+    with pytest.raises(TimeoutError):
+        waits.result(SOON.total_seconds())
+    round.direct.set("late", "value")
+    assert result_of(waits) == b"value"
 
 
 def test_a_closed_store_says_so(round: Round) -> None:

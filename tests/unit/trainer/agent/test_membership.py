@@ -60,6 +60,23 @@ def test_a_view_is_out_of_date_while_the_sidecar_or_the_api_server_is_not_heard(
     assert member.view.round == 1
 
 
+@pytest.mark.parametrize(
+    ("news", "over"),
+    [
+        ({"ended": True}, True),
+        ({"closed": True, "outcome": "Complete"}, True),
+        ({"closed": True, "outcome": "Failed"}, True),
+        ({"closed": True, "outcome": "Closed"}, False),
+        ({}, False),
+    ],
+)
+def test_nobody_is_awaited_once_no_member_trains_or_the_job_has_ended(sidecar, member, news, over):
+    enter(sidecar, member, 1)
+    sidecar.tell(round=1, phase="Formed", handed=1, worldSize=2, **news)
+    await_view(member, lambda view: view.world_size == 2)
+    assert member.is_over() is over
+
+
 def causes(sidecar):
     return [(body["after"], body["cause"]) for body in sidecar.said(JOIN)]
 
