@@ -15,6 +15,7 @@ from support.statuses import FORMED, status
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
 REST = replace(STATE, pinged=())
+FORMS = replace(BROKEN, pinged=())
 ASKED = replace(STATE, ping=1, pinged=STATE.participants)
 LEASE = LeaseIdentity(namespace="ops", name="operator", uid="b", created="2026-01-02T00:00:00Z")
 SHOWN = Progress(step=7, total=9, summary="7/9")
@@ -71,7 +72,7 @@ def test_a_report_waits_longer_the_more_jobs_there_are_only_while_a_round_stands
     assert report_seconds(body, jobs=1000) == 1
 
 
-@pytest.mark.parametrize(("state", "tells"), [(REST, False), (BROKEN, True), (ASKED, True)])
+@pytest.mark.parametrize(("state", "tells"), [(REST, False), (FORMS, True), (ASKED, True)])
 def test_a_new_term_alone_is_told_while_it_has_to_keep_out_the_leader_before(state: State, tells: bool) -> None:
     before = status(state)
     after = before.model_copy(update={"term": before.term + 1})
