@@ -565,6 +565,17 @@ async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
     assert made._cache.view(KEY).nodes["n1"].taints == ()
 
 
+@pytest.mark.parametrize(("spec", "made"), [({}, ["digits-2-0"]), ({"quotaAdmission": "Gang"}, [])])
+async def test_nobody_takes_over_from_a_draining_member_of_a_gang_while_its_quota_is_unknown(
+    spec: Object, made: list[str]
+) -> None:
+    recorded = there(2, **spec)
+    recorded.body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    recorded.nodes_there, recorded.unseen = [CORDONED], Conflict("conversion webhook failed", 500)
+    await reconciler(recorded).reconcile(KEY)
+    assert [one["metadata"]["name"] for one in recorded.made] == made
+
+
 TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tolerations": [{"operator": "Exists"}]}
 
 
