@@ -18,7 +18,7 @@ from support.waiting import settled
 def test_finish_uneven(fault: Fault) -> None:
     """Rank 2 ends 20 seconds before rank 1, and rank 0 saves for two minutes: `Complete` only after the last."""
     job = fault.job
-    # more than the 30 s after which a silent worker of this test is lost, or which an agent gives its sidecar up
+    # more than the 30 s after which a silent worker of this test is lost
     saving, ending = (120, 20) if fault.whole else (36, 2)
     zero, *_ = fault.start(3, env={"FINISH_SECONDS": f"{saving},{ending},0"})
     fault.strike()

@@ -53,7 +53,7 @@ def create_handler(
 
     Raises:
         SystemExit: with one sentence, if an option is wrong, another torchrun of this pod takes part in the job, or no
-            sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
+            sidecar of this job answers within ``sidecar_timeout`` (120 seconds).
     """
     _show_log()
     hear_signals()

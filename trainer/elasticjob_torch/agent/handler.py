@@ -127,7 +127,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             RendezvousClosedError: the rendezvous is closed.
             RendezvousTimeoutError: no round within the job's ``spec.rendezvous.joinTimeoutSeconds``, or no torchrun of
                 other workers within its ``startTimeoutSeconds``.
-            RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
+            RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (120).
         """
         keeps, self._keeps = self._keeps, False
         if not keeps:

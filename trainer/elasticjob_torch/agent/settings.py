@@ -72,8 +72,8 @@ class Settings:
     run_id: str
     close_timeout: float = 30.0
     """How long to wait until a leave, finish or close is recorded."""
-    sidecar_timeout: float = 30.0
-    """How long the sidecar may be unreachable (it restarts) before that is an error."""
+    sidecar_timeout: float = 120.0
+    """How long the sidecar may be unreachable (it starts on a busy node, or restarts) before that is an error."""
     last_call_timeout: int | None = None
     """How long a round that has its minimum waits for more workers. None (the default): the job's own
     ``spec.rendezvous.lastCallSeconds``. The longest among all agents applies."""

@@ -83,7 +83,7 @@ class AgentStateMachine(ABC):
     def opening(self) -> Steps[None]:
         settings = self._settings
         try:
-            ours: wire.Ours = yield self._client.view
+            ours: wire.Ours = yield partial(self._client.view, self._logging_once())
         except SidecarError as error:
             raise CannotRunHere(
                 f"no ElasticJob sidecar at {settings.address} ({error}); this backend works only "
@@ -95,6 +95,17 @@ class AgentStateMachine(ABC):
             yield from self._stream_opens()  # it never opens while another torchrun of this pod lives
         except SidecarUnavailable as error:
             raise CannotRunHere(f"the sidecar at {settings.address} does not serve: {error}") from error
+
+    def _logging_once(self) -> Callable[[], Any]:
+        """Return what is called while no sidecar answers: it logs that once."""
+        address, seconds = self._settings.address, self._settings.sidecar_timeout
+        logs = iter([f"no sidecar answers at {address} yet; waiting for at most {seconds:g} s"])
+
+        def look() -> None:
+            for sentence in logs:
+                log.info(sentence)
+
+        return look
 
     @property
     def view(self) -> wire.View | None:

@@ -110,11 +110,10 @@ class Calls(ABC):
     def _make(self, call: TimedCall[T]) -> T:
         """Make the call; repeat it while the sidecar restarts."""
 
-    def view(self) -> wire.Ours:
-        """Return whose sidecar it is, and its view."""
-        return self._make(
-            TimedCall("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience)
-        )
+    def view(self, look: Callable[[], Any] | None = None) -> wire.Ours:
+        """Return whose sidecar it is, and its view. ``look`` is called before each repetition."""
+        read, within = _reading(wire.Ours), wire.ANSWER_SECONDS
+        return self._make(TimedCall("GET", wire.VIEW.path, None, read, within, self.patience, look))
 
     @_as_refused()
     def join(

@@ -2,6 +2,7 @@
 """One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
 
 import gc
+import logging
 import re
 import threading
 import time
@@ -314,6 +315,21 @@ def test_no_sidecar_is_one_sentence(sidecar):
     sidecar.stop()
     with pytest.raises(CannotRunHere, match=r"no ElasticJob sidecar at 127.0.0.1:\d+ .*--rdzv-backend$"):
         make(sidecar, sidecar_timeout="0.2").open()
+
+
+def test_a_sidecar_that_starts_slowly_is_waited_for_and_that_is_logged_once(sidecar, caplog):
+    caplog.set_level(logging.INFO, "elasticjob_torch")
+    sidecar.stop()
+    member = make(sidecar, sidecar_timeout=DEADLINE)
+    opening = threading.Thread(target=member.open)
+    opening.start()
+    wait_until("the sentence", lambda: caplog.messages)
+    sidecar.start()
+    opening.join(DEADLINE)
+    assert not opening.is_alive()
+    address = f"127.0.0.1:{sidecar.port}"
+    assert caplog.messages == [f"no sidecar answers at {address} yet; waiting for at most {DEADLINE:g} s"]
+    member.end(stopped=True)
 
 
 def test_another_jobs_sidecar_is_one_sentence(sidecar):

@@ -12,7 +12,7 @@ from elasticjob_torch.sidecar.address import Address
 def test_defaults():
     settings = parse_settings("127.0.0.1:27600", "uid", {"timeout": 900})
     assert (settings.address, settings.run_id) == (Address("127.0.0.1", 27600), "uid")
-    assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
+    assert (settings.close_timeout, settings.sidecar_timeout) == (30, 120)
     assert settings.ignored == ()
     assert settings.limits == {}
     assert settings.stop_timeout is None
