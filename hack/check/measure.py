@@ -3,7 +3,7 @@
 
     python -m hack.check.measure [PYTEST'S OPTION...]
 
-Links that run only in processes that a test starts are not counted.
+Lines that run only in processes that a test starts are not counted.
 """
 
 import json
@@ -57,7 +57,7 @@ def show(measured: Coverage) -> None:
 
 
 def reduced(data: CoverageData, notes: Iterable[Mapping[str, Any]]) -> Record:
-    """Links and contexts as functions and tests."""
+    """Lines and contexts as functions and tests."""
     seconds: dict[str, float] = {}
     processes: set[str] = set()
     for one in notes:

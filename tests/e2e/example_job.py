@@ -14,13 +14,14 @@ import yaml
 
 from e2e.disruption import CHECKPOINTS
 from e2e.job import IMAGE, NEWEST_TORCH, STARTED_SECONDS, TORCHRUN, Job
-from e2e.kube import Object, wait_until
+from e2e.kube import Object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ELSEWHERE = Path(__file__).with_name("elsewhere")
 PACKAGES = f"{NEWEST_TORCH}/examples"
 # frameworks of many modules, started in several processes at once on two busy cores
 TRAINED_SECONDS = 2 * STARTED_SECONDS
+CONFIG_MAP = "example"  # none that was there before: a pod may get what that was before it was changed
 EPOCHS = "60"  # of a second each: a group trains on while a newcomer imports its framework
 
 STARTED = re.compile(r"started: world_size=(\d+) resuming from \w+ (\d+)")
@@ -45,7 +46,7 @@ def objects_of(name: str, namespace: str, settings: Mapping[str, str]) -> tuple[
 
 def _config_map(script: Path) -> Object:
     data = {"train.py": script.read_text()}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": data}
 
 
 def _adapt(pod: Object, settings: Mapping[str, str]) -> None:
@@ -70,7 +71,7 @@ def _adapt(pod: Object, settings: Mapping[str, str]) -> None:
     ]
     pod["volumes"] = [
         {"name": "torch", "hostPath": {"path": NEWEST_TORCH, "type": "Directory"}},
-        {"name": "script", "configMap": {"name": "train"}},
+        {"name": "script", "configMap": {"name": CONFIG_MAP}},
         {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
     ]
 
@@ -101,7 +102,8 @@ class Script:
                     return last
             return None
 
-        return wait_until(f"{workers} workers that train", trained, TRAINED_SECONDS, self.job.summary)
+        what = f"{workers} workers that train"
+        return self.job.until(what, trained, TRAINED_SECONDS, lambda: f"{self.groups()}; {self.job.summary()}")
 
 
 class Example(Script):
@@ -120,7 +122,8 @@ class Elsewhere(Script):
     def __init__(self, job: Job, name: str) -> None:
         folder = f"/checkpoints/{job.namespace.name}"
         env = {"EPOCHS": EPOCHS, "EPOCH_SECONDS": "1", "OMP_NUM_THREADS": "1"}
-        body = job.manifest(replicas=2, maxReplicas=3, warmRestart="Auto", env=env, trainer={"workingDir": folder})
+        how = {"warmRestart": "Auto", "script": CONFIG_MAP, "trainer": {"workingDir": folder}}
+        body = job.manifest(replicas=2, maxReplicas=3, env=env, **how)
         pod = body["spec"]["template"]["spec"]
         (trainer,) = pod["containers"]
         if name == "multinode":

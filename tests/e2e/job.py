@@ -3,10 +3,10 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from e2e import disruption
 from e2e.api import ask
@@ -19,6 +19,8 @@ from elasticjob_cli.cluster.connection import Cluster
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from support.waiting import Deadline, settled
+
+T = TypeVar("T")
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -70,16 +72,18 @@ def manifest(
     trainer: Object | None = None,
     torch: str | None = None,
     node: str | None = None,
+    script: str = "train",
     **spec: Any,
 ) -> Object:
-    """An ElasticJob whose trainer is train.py; `trainer` is merged over its container, `spec` over its spec.
+    """An ElasticJob whose trainer is train.py of the ConfigMap `script`; `trainer` is merged over its container, `spec`
+    over its spec.
 
     torchrun starts the script, with the torch at that path of the nodes; without one agent.py does. The pods are on
     `node`, if one is given.
     """
     mounts = [{"name": "script", "mountPath": "/test"}, {"name": "checkpoints", "mountPath": "/checkpoints"}]
     volumes: list[Object] = [
-        {"name": "script", "configMap": {"name": "train", "defaultMode": 0o755}},
+        {"name": "script", "configMap": {"name": script, "defaultMode": 0o755}},
         {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
     ]
     if torch:
@@ -118,7 +122,7 @@ def warm_restart(warm: bool) -> str:
 class Job:
     """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test.
 
-    `times` are of its `spec.rendezvous`, unless it names others.
+    `times` are of its `spec.rendezvous`, unless it names others; `script` is the ConfigMap with its train.py.
     """
 
     namespace: Namespace
@@ -128,13 +132,14 @@ class Job:
     torch: str | None = None
     node: str | None = None
     times: Mapping[str, int] = field(default_factory=lambda: TIMES)
+    script: str = "train"
 
     # what a person does
 
     def manifest(self, **settings: Any) -> Object:
-        """`manifest`, with this job's torch, node and times unless others are given."""
+        """`manifest`, with this job's torch, node, script and times unless others are given."""
         settings["rendezvous"] = {**self.times, **settings.get("rendezvous", {})}
-        return manifest(self.name, **{"torch": self.torch, "node": self.node, **settings})
+        return manifest(self.name, **{"torch": self.torch, "node": self.node, "script": self.script, **settings})
 
     def apply(self, **settings: Any) -> float:
         """Apply the job of these settings of `manifest`; return the moment before."""
@@ -292,6 +297,17 @@ class Job:
 
     # waits
 
+    def until(
+        self, what: str, found: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None
+    ) -> T:
+        """As `wait_until`. What a job lacks that has ended is not late but missing: no Deadline, so no second run."""
+        try:
+            return wait_until(what, found, seconds, seen or self.summary)
+        except Deadline as late:
+            if any(self.condition(end)["status"] == "True" for end in ("Complete", "Failed")):
+                raise AssertionError(f"the job has ended: {late}") from late
+            raise
+
     def wait_for_round(self, size: int, after: Round | None = None, seconds: float = ROUND_SECONDS) -> Round:
         """The first round of `size` members formed after `after`."""
         last = after.number if after else 0
@@ -299,7 +315,7 @@ class Job:
         def formed() -> Round | None:
             return next((one for one in self.rounds() if one.number > last and len(one.members) == size), None)
 
-        return wait_until(f"a round of {size} after round {last}", formed, seconds, self.summary)
+        return self.until(f"a round of {size} after round {last}", formed, seconds)
 
     def wait_for_condition(
         self, kind: str, status: str = "True", message: str = "", seconds: float = ROUND_SECONDS, reason: str = ""
@@ -315,7 +331,7 @@ class Job:
             return condition if is_met and reason in ("", condition["reason"]) else None
 
         what = f"condition {kind}={status} {reason} ({message}) of job {self.name}"
-        return wait_until(what, met, seconds, self.summary)
+        return self.until(what, met, seconds)
 
     def budget(self) -> Object:
         """The PodDisruptionBudget."""
@@ -352,7 +368,7 @@ class Job:
             wait_until("the quotas, made anew, to be in force", in_force, TOLD_SECONDS, quotas)
 
     def wait_for_spare(self) -> None:
-        wait_until("the spare to wait", lambda: self.status.get("spares") == 1, STARTED_SECONDS, self.summary)
+        self.until("the spare to wait", lambda: self.status.get("spares") == 1, STARTED_SECONDS)
 
     def wait_for_event(self, reason: str, text: str = "") -> Object:
         """The event of this reason whose message has `text`; events are written after the status."""
@@ -386,7 +402,7 @@ class Job:
             return Training(steps[0].group, world_size, min(step.step for step in steps))
 
         what = f"{world_size} workers that train together"
-        return wait_until(what, together, seconds, lambda: f"{self._newest_steps()}; {self.summary()}")
+        return self.until(what, together, seconds, lambda: f"{self._newest_steps()}; {self.summary()}")
 
     def wait_for_steps(self, training: Training, steps: int) -> None:
         """Wait until the same group has taken `steps` more steps."""
@@ -396,7 +412,7 @@ class Job:
             taken = [step.step for step in self._newest_steps() if step.group == training.group]
             return len(taken) == training.world_size and min(taken) >= wanted
 
-        wait_until(f"step {wanted} of group {training.group}", done, TRAINING_SECONDS, self._newest_steps)
+        self.until(f"step {wanted} of group {training.group}", done, TRAINING_SECONDS, self._newest_steps)
 
     def wait_for_the_end_of_all_pods(self) -> None:
         self.pod_states.catch_up()

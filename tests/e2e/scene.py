@@ -28,10 +28,23 @@ def explain(report: pytest.TestReport) -> None:
 
 
 def scripts(train: str = "train.py") -> Object:
-    """The ConfigMap that is mounted into trainers, `train` its train.py."""
+    """The ConfigMap that is mounted into trainers, named after `train`, its train.py.
+
+    Each script has one of its own: a pod may get a ConfigMap as it was before its last change.
+    """
     files = {"train.py": train, "group.py": "group.py", "agent": "agent.py"}
     data = {name: (HERE / file).read_text() for name, file in files.items()}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": script_name(train)}, "data": data}
+
+
+def bring(job: Job, train: str) -> None:
+    """Have the pods of `job`, which is not applied yet, run this script."""
+    job.namespace.apply(scripts(train))
+    job.script = script_name(train)
+
+
+def script_name(file: str) -> str:
+    return Path(file).stem.replace("_", "-")
 
 
 @contextmanager

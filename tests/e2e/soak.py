@@ -23,7 +23,7 @@ from e2e.job import SIDECAR, TRAINER, Job
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, leader
 from e2e.resources import GROWTH, Held, growth, leaks, read
-from e2e.scene import scripts
+from e2e.scene import bring
 from support.waiting import settled
 
 CALM_EVERY = 8  # actions
@@ -143,7 +143,7 @@ def test_soak(job: Job, other: Job, operator: Namespace, request: pytest.Fixture
     choice = random.Random(seed)
     restarting = started("the job whose processes restart", job, choice)
     restarting.memory["the leading operator"] = Process(operator, leader(operator)["metadata"]["name"], CONTAINER)
-    other.namespace.apply(scripts(train="live_train.py"))
+    bring(other, "live_train.py")
     live = started("the job whose processes live through changes", other, choice, minReplicas=1)
     soaks = [restarting, live]
     end = time.monotonic() + seconds

@@ -13,7 +13,7 @@ from e2e import api
 from e2e.disruption import cordoned, uncordon, worker_nodes
 from e2e.job import Job
 from e2e.kube import ENVIRONMENT, Object, kubectl, wait_until
-from e2e.scene import scripts
+from e2e.scene import bring
 from e2e.trainer_log import Step
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
@@ -29,7 +29,7 @@ TOLD_SECONDS = 30
 @pytest.fixture
 def saving(job: Job) -> Job:
     """The job `train`, whose script is saving_train.py."""
-    job.namespace.apply(scripts(train="saving_train.py"))
+    bring(job, "saving_train.py")
     return job
 
 

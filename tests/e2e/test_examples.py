@@ -60,7 +60,9 @@ def test_the_rest_of_an_epoch_goes_by_the_steps_of_a_group_of_another_size(
     namespace: Namespace, name: str, again: int
 ) -> None:
     """Two processes have seen 24 of 96 samples in six steps; three leave out as many steps, which are 36 samples."""
-    job = manifest(name, torch=NEWEST_TORCH, env={"PYTHONPATH": PACKAGES, "ACCELERATE_USE_CPU": "true"})
+    job = manifest(
+        name, script="epochs", torch=NEWEST_TORCH, env={"PYTHONPATH": PACKAGES, "ACCELERATE_USE_CPU": "true"}
+    )
     pod = job["spec"]["template"]["spec"]
     runs = [f"torchrun --standalone --nproc-per-node={size} /test/train.py {name}" for size in (2, 3)]
     pod["containers"][0] |= {"command": ["sh", "-c", " && ".join(runs)], "workingDir": "/tmp"}

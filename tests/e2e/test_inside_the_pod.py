@@ -11,7 +11,7 @@ import pytest
 from e2e.disruption import from_its_node, touch
 from e2e.job import STARTED_SECONDS, TOLD_SECONDS, TRAINER, Job
 from e2e.kube import ENVIRONMENT, Object, wait_until
-from e2e.scene import scripts
+from e2e.scene import bring
 
 pytestmark = [pytest.mark.real, pytest.mark.torchrun]
 
@@ -22,7 +22,7 @@ ROUNDS = 10
 @pytest.mark.parametrize("warm", ["Auto", "Disabled"])
 def test_what_rounds_start_ends_with_them(job: Job, warm: str) -> None:
     """torchrun is the container's first process. A torchrun inside the training disturbs no round."""
-    job.namespace.apply(scripts(train="parent_train.py"))
+    bring(job, "parent_train.py")
     job.apply(replicas=1, maxReplicas=2, warmRestart=warm)
     formed, training = job.wait_for_round(1), job.wait_for_training(1)
     (pod,) = job.member_pods()

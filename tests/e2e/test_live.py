@@ -8,7 +8,7 @@ import pytest
 from e2e.disruption import signal_worker_process, touch
 from e2e.job import TRAINER, Job, Training, restarts
 from e2e.kube import Object, wait_until
-from e2e.scene import scripts
+from e2e.scene import bring
 from elasticjob.indices import read_indices
 from elasticjob.members import Members
 
@@ -21,7 +21,7 @@ LIVE_SECONDS = 60.0  # from a record to the status
 @pytest.fixture
 def living(job: Job) -> Job:
     """The job `train` of two, whose processes are known to live through changes."""
-    job.namespace.apply(scripts(train="live_train.py"))
+    bring(job, "live_train.py")
     job.apply(replicas=2, minReplicas=1, maxReplicas=3, maxRestarts=1)
     job.wait_for_round(2)
     return job

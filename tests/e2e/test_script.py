@@ -8,7 +8,7 @@ import pytest
 
 from e2e.job import Job, Training, warm_restart
 from e2e.kube import Namespace, wait_until
-from e2e.scene import scripts
+from e2e.scene import bring
 from e2e.test_formation import row
 from e2e.trainer_log import Step
 
@@ -19,7 +19,7 @@ REPORTED_SECONDS = 30  # to the sidecar, with its heartbeat to the API, from the
 @pytest.fixture
 def saving(job: Job) -> Job:
     """The job `train`, whose script is saving_train.py."""
-    job.namespace.apply(scripts(train="saving_train.py"))
+    bring(job, "saving_train.py")
     return job
 
 

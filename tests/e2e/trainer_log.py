@@ -79,7 +79,7 @@ class TrainerLog:
 
     @classmethod
     def parse(cls, text: str) -> "TrainerLog":
-        """Links of `kubectl logs --timestamps`. A progress bar makes several of one, and only the first is stamped."""
+        """Lines of `kubectl logs --timestamps`. A progress bar makes several of one, and only the first is stamped."""
         found = (STAMPED.fullmatch(line) for line in text.splitlines())
         return cls(tuple(Line(datetime.fromisoformat(one[1]).timestamp(), one[2]) for one in found if one))
 

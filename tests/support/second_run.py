@@ -2,8 +2,9 @@
 """A plug-in of pytest: a test that failed by a `Deadline` alone runs once more, alone, after all others.
 
 If it passes then, it is flaky: the closing lines say so, and with ELASTICJOB_FLAKY=FILE that file (JSON, `[]` if there
-is none) lists it with both outputs. Up to `MOST_FLAKY` of them are let through; more are failures. A test that fails in
-any other way is never run again, and one that fails again is a failure with both outputs.
+is none) lists it with both outputs; without such a file the first output is printed. Up to `MOST_FLAKY` of them are let
+through; more are failures. A test that fails in any other way is never run again, and one that fails again is a failure
+with both outputs.
 
 The second run is a pytest of its own, so that every fixture is new and it is the same for tests that pytest-xdist
 spread. Runs that share the file are one run: its tests are counted together, and a second run waits until no other of
@@ -225,7 +226,8 @@ class SecondRun:
             self._file.truncate(0)
             self._file.write(json.dumps([*known, *entries], indent=1) + "\n")
             self._file.flush()
-        self._lines += map(_line, entries)
+        for entry in entries:
+            self._lines += [_line(entry)] if self._file else [_line(entry), *entry["first"].splitlines()]
         number = len(known) + len(entries)
         if number > MOST_FLAKY:
             self._lines.append(f"{number} flaky tests in this run, and {MOST_FLAKY} at most are let through")

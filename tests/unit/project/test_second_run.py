@@ -160,6 +160,14 @@ def test_who_passes_when_run_again_alone_is_flaky(project: pytest.Pytester, opti
     assert ("times 1" in call["first"], "times 2" in call["second"]) == (True, True)
 
 
+def test_without_a_file_the_first_output_is_printed(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FLAKY)
+    project.makepyfile(FLAKY_THRICE)
+    lines = project.runpytest_subprocess("-p", "no:cacheprovider", "-k", "one").outlines
+    begin = next(number for number, line in enumerate(lines) if line.startswith("FLAKY "))
+    assert "E       support.waiting.Deadline: waited 5 s for Godot" in lines[begin:]
+
+
 def test_who_is_wrong_fails_whatever_a_second_run_says(project: pytest.Pytester) -> None:
     assert outcome(project, NEVER_LET_THROUGH) == (1, {"failed": 6, "errors": 1})
     log = (project.path / "log").read_text().splitlines()

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the cluster's tests wait for a job."""
+
+import pytest
+
+from e2e.job import Job
+from support.operator_objects import Object
+from support.waiting import Deadline
+
+
+class JobOnPaper(Job):
+    """A job of which no more is known than its status."""
+
+    name = "digits"
+
+    def __init__(self, **status: str) -> None:
+        self._conditions = [{"type": type, "status": value} for type, value in status.items()]
+
+    @property
+    def status(self) -> Object:
+        return {"conditions": self._conditions}
+
+    def summary(self) -> str:
+        return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [({}, Deadline), ({"Complete": "False"}, Deadline), ({"Complete": "True"}, AssertionError)],
+    ids=["new", "running", "complete"],
+)
+def test_what_a_job_lacks_that_has_ended_is_no_matter_of_time(status: dict[str, str], error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"waited 0 s for condition Failed=True .*last seen: nothing"):
+        JobOnPaper(**status).wait_for_condition("Failed", seconds=0)
