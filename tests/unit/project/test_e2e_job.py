@@ -8,8 +8,8 @@ from support.operator_objects import Object
 from support.waiting import Deadline
 
 
-class JobOnPaper(Job):
-    """A job of which no more is known than its status."""
+class JobOfStatus(Job):
+    """A job of which only the conditions are known."""
 
     name = "digits"
 
@@ -31,4 +31,4 @@ class JobOnPaper(Job):
 )
 def test_what_a_job_lacks_that_has_ended_is_no_matter_of_time(status: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"waited 0 s for condition Failed=True .*last seen: nothing"):
-        JobOnPaper(**status).wait_for_condition("Failed", seconds=0)
+        JobOfStatus(**status).wait_for_condition("Failed", seconds=0)
