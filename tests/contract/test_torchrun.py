@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from contract.agents import SECONDS, Agent, until
-from contract.plane import Job, rendezvous
-from contract.trainers import WORKER, Trainers, trainers
+from contract.plane import Job, View, rendezvous
+from contract.trainers import WORKER, Torchrun, Trainers, trainers
 from elasticjob_torch.wire import LEFT_EXIT_CODE
 from support.waiting import Deadline, in_time, result_of
 
@@ -98,6 +98,23 @@ def test_a_group_is_awaited_until_all_scripts_of_its_pods_run(tmp_path: Path) ->
         runs.group(2, seconds=0.1)
     starts(0, 3)
     assert runs.group(2) == ["pod0", "pod1"]
+
+
+def test_another_pod_of_the_same_name_has_a_torchrun_of_its_own(tmp_path: Path) -> None:
+    """The operator makes such a pod if it reads of the first one's deletion only when that is gone."""
+    pod = {"name": "job-0-0", "uid": "a", "starts": 1, "runs": True, "deleting": False}
+    started: list[str] = []
+
+    class Runtime(Trainers):
+        def _run(self, pod: View, log_name: str = "trainer") -> Torchrun:
+            started.append(pod["uid"])
+            return cast(Torchrun, SimpleNamespace(exitcode=0))
+
+    runs = Runtime(cast(Job, SimpleNamespace(name="job", exited=lambda name, code: None)), tmp_path)
+    for seen in (pod, pod, pod | {"uid": "b"}):
+        runs._obey(seen)
+        runs._reap()
+    assert started == ["a", "b"]
 
 
 def test_news_do_not_wait_for_the_monitor_interval(new_job: NewJob, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Trainers:
         self.environment_of: dict[str, dict[str, str]] = {}  # more variables, by pod
         self._environment = environment
         self._running: dict[str, Torchrun] = {}
-        self._started: dict[str, int] = {}
+        self._started: dict[str, int] = {}  # by the uids of pods: another pod may have the name of one that is gone
         self._follows: set[str] = set()  # pods whose second torchrun runs
         self._stopping = threading.Event()
         self._pods: list[View] = []  # as they were last seen
@@ -167,8 +167,8 @@ class Trainers:
                 self.job.exited(name, 143)
         elif name in self.not_yet:
             return
-        elif pod["runs"] and self._started.get(name, 0) < pod["starts"] and name not in self._running:
-            self._started[name] = pod["starts"]
+        elif pod["runs"] and self._started.get(pod["uid"], 0) < pod["starts"] and name not in self._running:
+            self._started[pod["uid"]] = pod["starts"]
             self._follows.discard(name)
             self._running[name] = self._run(pod)
 

@@ -58,6 +58,7 @@ class Pod:
         """What a caller may know."""
         return {
             "name": self.name,
+            "uid": self.uid,
             "index": int(self.body["metadata"]["labels"][INDEX]),
             "address": self.address,
             "environment": self.trainer_environment,

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -52,7 +54,7 @@ class Worker:
 
     def said(self) -> str:
         file = self.folder / f"{self.name}.out"
-        return file.read_text()[-3000:] if file.exists() else ""
+        return file.read_text()[-10000:] if file.exists() else ""
 
     def dies_at(self, point: str) -> None:
         self._order("dies", point)
@@ -133,6 +135,13 @@ class Job:
     def lost(self) -> list[Worker]:
         return [one for one in self.members if not one.process.is_alive()]
 
+    def print_stacks(self) -> None:
+        """Have the members write where they are to what they have said."""
+        for worker in self.members:
+            if worker.process.is_alive():
+                os.kill(worker.process.pid or 0, signal.SIGUSR1)
+        time.sleep(1)  # a process that hangs tells nothing more
+
     def close(self) -> None:
         for worker in self.all:
             worker.process.kill()
@@ -144,5 +153,6 @@ def until(met: Callable[[], bool], job: Job) -> None:
     deadline = time.monotonic() + SECONDS
     while not met():
         if time.monotonic() > deadline:
+            job.print_stacks()
             raise TimeoutError("\n".join(f"{one.name}: {one.process.exitcode} {one.said()}" for one in job.members))
         time.sleep(0.003)

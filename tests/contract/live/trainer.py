@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import json
 import os
@@ -175,6 +176,7 @@ def main(folder: str, name: str, pace: float, environment: dict[str, str]) -> No
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(environment)
+    faulthandler.register(signal.SIGUSR1)
     import logging
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
