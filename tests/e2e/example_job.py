@@ -21,7 +21,7 @@ ELSEWHERE = Path(__file__).with_name("elsewhere")
 PACKAGES = f"{NEWEST_TORCH}/examples"
 # frameworks of many modules, started in several processes at once on two busy cores
 TRAINED_SECONDS = 2 * STARTED_SECONDS
-CONFIG_MAP = "example"  # none that was there before: a pod may get what that was before it was changed
+CONFIG_MAP = "example"  # a name of its own: a pod may get a ConfigMap as it was before its last change
 EPOCHS = "60"  # of a second each: a group trains on while a newcomer imports its framework
 
 STARTED = re.compile(r"started: world_size=(\d+) resuming from \w+ (\d+)")
@@ -122,8 +122,9 @@ class Elsewhere(Script):
     def __init__(self, job: Job, name: str) -> None:
         folder = f"/checkpoints/{job.namespace.name}"
         env = {"EPOCHS": EPOCHS, "EPOCH_SECONDS": "1", "OMP_NUM_THREADS": "1"}
-        how = {"warmRestart": "Auto", "script": CONFIG_MAP, "trainer": {"workingDir": folder}}
-        body = job.manifest(replicas=2, maxReplicas=3, env=env, **how)
+        body = job.manifest(
+            replicas=2, maxReplicas=3, warmRestart="Auto", script=CONFIG_MAP, env=env, trainer={"workingDir": folder}
+        )
         pod = body["spec"]["template"]["spec"]
         (trainer,) = pod["containers"]
         if name == "multinode":

@@ -140,7 +140,7 @@ class Job:
         for worker in self.members:
             if worker.process.is_alive():
                 os.kill(worker.process.pid or 0, signal.SIGUSR1)
-        time.sleep(1)  # a process that hangs tells nothing more
+        time.sleep(1)  # they do not say when they have written
 
     def close(self) -> None:
         for worker in self.all:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the cluster's tests wait for a job."""
+"""How tests of the cluster and of torch wait for a job."""
+
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from contract import plane
 from e2e.job import Job
 from support.operator_objects import Object
 from support.waiting import Deadline
@@ -32,3 +36,11 @@ class JobOfStatus(Job):
 def test_what_a_job_lacks_that_has_ended_is_no_matter_of_time(status: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"waited 0 s for condition Failed=True .*last seen: nothing"):
         JobOfStatus(**status).wait_for_condition("Failed", seconds=0)
+
+
+@pytest.mark.parametrize(("phase", "error"), [("Forming", Deadline), ("Closed", AssertionError)])
+def test_so_it_is_for_a_job_of_the_contract_tests(phase: str, error: type[Exception]) -> None:
+    view = {"version": 1, "job": {"status": {"rendezvous": {"phase": phase}}}, "pods": [], "workers": {}}
+    job = plane.Job(cast(plane.Plane, SimpleNamespace(call=lambda *_, **__: view)), "digits")
+    with pytest.raises(error, match="waited 0 s for round 2 to be Formed"):
+        job.formed(2, seconds=0)

@@ -13,7 +13,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elasticjob_torch import wire
@@ -82,8 +82,10 @@ class AgentStateMachine(ABC):
 
     def opening(self) -> Steps[None]:
         settings = self._settings
+        waits = "no sidecar answers at %s yet; waiting for at most %g s"
+        log_once = cache(partial(log.info, waits, settings.address, settings.sidecar_timeout))
         try:
-            ours: wire.Ours = yield partial(self._client.view, self._logging_once())
+            ours: wire.Ours = yield partial(self._client.view, log_once)
         except SidecarError as error:
             raise CannotRunHere(
                 f"no ElasticJob sidecar at {settings.address} ({error}); this backend works only "
@@ -95,17 +97,6 @@ class AgentStateMachine(ABC):
             yield from self._stream_opens()  # it never opens while another torchrun of this pod lives
         except SidecarUnavailable as error:
             raise CannotRunHere(f"the sidecar at {settings.address} does not serve: {error}") from error
-
-    def _logging_once(self) -> Callable[[], Any]:
-        """Return what is called while no sidecar answers: it logs that once."""
-        address, seconds = self._settings.address, self._settings.sidecar_timeout
-        logs = iter([f"no sidecar answers at {address} yet; waiting for at most {seconds:g} s"])
-
-        def look() -> None:
-            for sentence in logs:
-                log.info(sentence)
-
-        return look
 
     @property
     def view(self) -> wire.View | None:
