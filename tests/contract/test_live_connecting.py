@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import select
 import threading
 import time
 import weakref
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,6 +164,48 @@ def test_a_member_that_is_killed_while_it_sends_holds_up_nobody_once_the_group_i
         with pytest.raises(RuntimeError, match="the process group was cut"):
             collectives.wait(dist.broadcast(received, src=1, async_op=True))
     assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
+
+
+def test_a_collective_of_the_script_that_begins_while_its_group_is_cut_ends(
+    store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gloo's thread has not yet noticed the end of a connection when the script sends on it."""
+    monkeypatch.setattr("elasticjob_torch.live.links._SENDS_SECONDS", 10 * SOON_SECONDS)
+    links, before = Links(), pollers()
+    with partner(1, store, "receives") as way:
+        connect(Place(1, 0, 2, HOST, store.port), links, timedelta(seconds=2 * SOON_SECONDS), Gloo())
+        links.formed()
+        way.recv()
+        time.sleep(0.2)  # for gloo's thread to hear what the partner wants
+        with asleep(pollers() - before):
+            links.cut()
+            work = dist.broadcast(torch.zeros(1), src=0, async_op=True)
+            time.sleep(0.2)  # for another of gloo's threads to send
+        wait_until("the end of the collective", work.is_completed, SOON_SECONDS)
+        with pytest.raises(RuntimeError) as error:
+            dist.barrier()
+    assert belongs(error.value, links), error.value
+
+
+def pollers() -> set[int]:
+    """The descriptors by which threads wait for their connections; gloo's has one for each group."""
+    links = {int(number): Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+    return {number for number, link in links.items() if os.path.lexists(link) and "eventpoll" in os.readlink(link)}
+
+
+@contextlib.contextmanager
+def asleep(descriptors: set[int]) -> Iterator[None]:
+    """Meanwhile the threads that wait by these notice nothing."""
+    assert descriptors
+    with contextlib.ExitStack() as stack:
+        nothing = stack.enter_context(select.epoll())
+        for descriptor in descriptors:
+            kept = os.dup(descriptor)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, descriptor)
+            os.dup2(nothing.fileno(), descriptor)
+        time.sleep(0.2)  # they still wait for a moment as they did
+        yield
 
 
 def test_gradients_are_waited_for_until_the_group_is_cut(store: dist.TCPStore) -> None:

@@ -99,12 +99,12 @@ def leaves_no_quota_in_use(job: Job, queue: str, pods: int) -> None:
     def trains() -> bool:
         return (job.rendezvous.get("phase"), job.rendezvous.get("worldSize")) == ("Formed", pods)
 
-    wait_until(f"a round of {pods}", trains, ROUND_SECONDS, job.summary)
+    job.until(f"a round of {pods}", trains, ROUND_SECONDS)
     wait_until("all quota in use", lambda: usage(queue) == everything, SECONDS, lambda: usage(queue))
     job.patch('{"spec": {"suspend": true}}')
     wait_until("a suspended job to use no quota", lambda: usage(queue) == nothing, SECONDS, lambda: usage(queue))
     job.patch('{"spec": {"suspend": false}}')
-    wait_until(f"a round of {pods} again", trains, ROUND_SECONDS, job.summary)
+    job.until(f"a round of {pods} again", trains, ROUND_SECONDS)
     job.namespace.kubectl("delete", "elasticjob", job.name)
     wait_until("a deleted job to use no quota", lambda: usage(queue) == nothing, SECONDS, lambda: usage(queue))
     kind = f"workloads.{API.partition('/')[0]}"

@@ -71,6 +71,6 @@ def take_over(job: Job, operator: Namespace, lose: Callable[[Object], object]) -
     lost = time.monotonic()
     lose(lost_leader)
     job.edit()
-    wait_until("a new term in the job's status", lambda: job.status["term"] > term, 60, job.summary)
+    job.until("a new term in the job's status", lambda: job.status["term"] > term, 60)
     taken = next(one.at for one in job.jobs.of(job.name) if one.body.get("status", {}).get("term", 0) > term)
     return taken - lost

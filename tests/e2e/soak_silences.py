@@ -17,7 +17,7 @@ import pytest
 from e2e.disruption import cut_link, paused_api, stop_container
 from e2e.history import violations
 from e2e.job import SIDECAR, TRAINING_SECONDS, Job
-from e2e.kube import Failed, Namespace, Object, wait_until
+from e2e.kube import Failed, Namespace, Object
 from e2e.operator import CONTAINER
 from support.waiting import settled
 
@@ -110,7 +110,7 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
             tells_at += PROGRESS_SECONDS
             print(f"{max(0, end - time.monotonic()):5.0f} s left; {told(silences)}", flush=True)
         assert job.rounds() == [formed], silences.before_a_loss()
-    wait_until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS, job.summary)
+    job.until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS)
     print(told(silences), flush=True)
 
     assert job.rounds() == [formed], "nobody was lost, and nobody left"

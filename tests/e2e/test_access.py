@@ -30,7 +30,7 @@ def test_a_job_replaced_by_force_trains(job: Job) -> None:
     former = job.uid
     text = json.dumps(job.manifest(replicas=1))
     job.namespace.kubectl("replace", "--force", "--grace-period=1", "--filename=-", stdin=text)
-    wait_until("the new job's round", lambda: formed(job, former), ROUND_SECONDS, job.summary)
+    job.until("the new job's round", lambda: formed(job, former), ROUND_SECONDS)
     new = job.namespace.get("elasticjob", job.name)["metadata"]["uid"]
     gone = "the former job's objects to go, and the new one's to be there"
     wait_until(gone, lambda: owners(job) == {new}, COLLECTED_SECONDS, lambda: owners(job))

@@ -84,7 +84,7 @@ def test_who_is_scaled_away_does_not_upload(job: Job) -> None:
         log = followed.whole()
     assert "told to leave" in log
     assert "uploads" not in log
-    wait_until("its pod to be gone", lambda: name not in job.pod_states.present(), 60, job.summary)
+    job.until("its pod to be gone", lambda: name not in job.pod_states.present(), 60)
 
 
 def test_a_scale_down_takes_others_than_those_that_go_on(job: Job) -> None:
@@ -94,10 +94,10 @@ def test_a_scale_down_takes_others_than_those_that_go_on(job: Job) -> None:
     job.wait_for_training(3)
     zero, one, two = job.member_pods()
     job.finish_training()
-    wait_until("rank 2 to have succeeded", lambda: finishing(job) == first.members[2:], 60, job.summary)
+    job.until("rank 2 to have succeeded", lambda: finishing(job) == first.members[2:], 60)
     job.scale(2)
     assert job.wait_for_round(1, after=first).members == first.members[:1]
-    wait_until("rank 1 to go", lambda: one["metadata"]["name"] not in job.pod_states.present(), 60, job.summary)
+    job.until("rank 1 to go", lambda: one["metadata"]["name"] not in job.pod_states.present(), 60)
     touch(zero, TRAINER, "/tmp/saved")
     for pod in (two, zero):
         touch(pod, TRAINER, UPLOAD)

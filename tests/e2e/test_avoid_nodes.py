@@ -24,7 +24,7 @@ def test_a_replacement_runs_elsewhere_and_the_node_is_forgotten_in_time(job: Job
     node, index = lost["spec"]["nodeName"], first.members[1]
     signal_worker_process(lost, TRAINER)
 
-    noted = wait_until("the node to be avoided", lambda: avoided(job), TOLD_SECONDS, job.summary)
+    noted = job.until("the node to be avoided", lambda: avoided(job), TOLD_SECONDS)
     assert (noted["node"], noted["failures"], noted["pod"]) == (node, 1, lost["metadata"]["name"])
     event = job.wait_for_event("NodeAvoided", f"node {node} is avoided until {noted['avoidedUntil']}: 1 failure of")
     assert event["type"] == "Warning"
@@ -48,7 +48,7 @@ def test_where_other_nodes_are_required_a_pod_waits_for_one_and_is_made_anew_whe
     signal_worker_process(lost, TRAINER)
 
     said = f"spec.avoidNodes.required keeps it off {lost['spec']['nodeName']}"
-    wait_until("the nodes to be told", lambda: said in " ".join(told(job)), TOLD_SECONDS, job.summary)
+    job.until("the nodes to be told", lambda: said in " ".join(told(job)), TOLD_SECONDS)
     job.wait_for_event("Unschedulable", said)
     second = job.wait_for_round(1, after=first, seconds=FOR_SECONDS + 2 * TOLD_SECONDS)
     assert second.members == (0,)

@@ -76,7 +76,7 @@ def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator
     helm("upgrade", "elasticjob", operator, CHART, "--wait", "--reset-then-reuse-values", *changed)
     wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
     job.edit()
-    wait_until("a term of the new operators", lambda: job.status["term"] > term, 60, job.summary)
+    job.until("a term of the new operators", lambda: job.status["term"] > term, 60)
     helm("rollback", "elasticjob", operator, "--wait")
     leader(operator)
     assert job.told(formed) is None, "the round is over"

@@ -69,7 +69,7 @@ def test_a_spare_takes_over_from_a_worker_whose_node_is_drained(job: Job) -> Non
     rank = nodes.index(nodes[2]) ^ 1  # of the member that is alone on its node
     with draining(job, nodes[rank]) as drained:
         after = job.wait_for_round(2, after=first)
-        wait_until("kubectl drain to end", drained, TOLD_SECONDS, job.summary)
+        job.until("kubectl drain to end", drained, TOLD_SECONDS)
     assert (after.members[rank], after.members[1 - rank]) == (2, first.members[1 - rank])
     assert job.restarts == 0
     assert "WorkerLost" not in settled(told(job), "what was told stays")
@@ -95,12 +95,12 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     node = node_of(job.member_pods()[0])
     with cordoned(worker_nodes()), draining(job, node) as drained:
         job.wait_for_event("NodeDraining")
-        seen = wait_until("who comes to be named", lambda: missing(job), TOLD_SECONDS, job.summary)
+        seen = job.until("who comes to be named", lambda: missing(job), TOLD_SECONDS)
         assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are draining"
         assert {one.state for one in members_of(seen, {}) if one.worker >= 2} <= {"is missing", "no pod"}
         assert job.told(first) is None, "somebody was evicted within the grace"
         job.patch(json.dumps({"spec": {"drain": {"graceSeconds": GRACE_SECONDS}}}))
-        wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
+        job.until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS)
         job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s")
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)

@@ -78,7 +78,7 @@ def test_suspend_and_resume(job: Job) -> None:
     job.wait_for_condition("Suspended")
     job.wait_for_no_pods()
     assert settled(job.status["phase"], "written with the condition") == "Suspended"
-    wait_until("the status to count no pods", lambda: job.status["replicas"] == 0, 30, job.summary)
+    job.until("the status to count no pods", lambda: job.status["replicas"] == 0, 30)
     job.wait_for_condition("Rendezvoused", "False", reason="Suspended")
     finished = settled(job.condition("Complete")["reason"], "it is suspended")
     assert not finished, "workers that were told to go have not finished"

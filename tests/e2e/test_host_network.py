@@ -4,7 +4,6 @@
 import json
 
 from e2e.job import Job
-from e2e.kube import wait_until
 from support.waiting import settled
 
 PORTS = {"acknowledged": True, "storePort": 30400, "tunnelPort": 30601}
@@ -31,4 +30,4 @@ def test_workers_in_their_nodes_networks_train_and_none_shares_its_node(job: Job
             job.status.get("reason", "") == "Unschedulable" and "free ports" in job.condition("Rendezvoused")["message"]
         )
 
-    wait_until("the one without a node to be told of its ports", told, 60, job.summary)
+    job.until("the one without a node to be told of its ports", told, 60)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from e2e.job import Job
-from e2e.kube import wait_until
 from e2e.kueue import PRIORITY, QUEUE, leaves_no_quota_in_use, queue
 
 pytestmark = pytest.mark.real
@@ -28,7 +27,7 @@ def test_a_job_trains_with_what_is_admitted_and_grows_when_another_ends(queues: 
         apply_queued(job, "shared", replicas=4, minReplicas=2)
         first = job.wait_for_round(2)
         before = job.wait_for_training(2)
-        wait_until("the condition", lambda: waits_for_quota(job, "2 of 4", "shared"), TOLD_SECONDS, job.summary)
+        job.until("the condition", lambda: waits_for_quota(job, "2 of 4", "shared"), TOLD_SECONDS)
         assert job.wait_for_event("QuotaPending")["type"] == "Normal"
 
         other.wait_for_training(2)
@@ -36,7 +35,7 @@ def test_a_job_trains_with_what_is_admitted_and_grows_when_another_ends(queues: 
         other.wait_for_condition("Complete")
         whole = job.wait_for_round(4, after=first)
         job.wait_for_training(4, other_than=before)
-        wait_until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS, job.summary)
+        job.until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS)
         assert job.restarts == 0
         assert whole.reason.endswith(" joined")
 

@@ -31,7 +31,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         apply_gang(other, "gangs", replicas=3)
         three = other.wait_for_round(3)
         apply_gang(job, "gangs", replicas=4, minReplicas=2)
-        told = wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
+        told = job.until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS)
         assert told.startswith("4 workers wait for quota (at least 2 must have it): in the queue gangs: ")
         status = settled(job.status, "the quota is in use")
         assert (status["reason"], status["phase"]) == ("QuotaPending", "Pending")
@@ -42,7 +42,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         other.wait_for_round(1, after=three)
         part = job.wait_for_round(3)
         before = job.wait_for_training(3)
-        wait_until("one to wait", lambda: said(job, "1 of 4 workers wait for quota"), TOLD_SECONDS, job.summary)
+        job.until("one to wait", lambda: said(job, "1 of 4 workers wait for quota"), TOLD_SECONDS)
         held = "all quota to be in use"
         wait_until(held, lambda: admitted(job) + admitted(other) == 4, TOLD_SECONDS, lambda: workloads(job))
         other.wait_for_training(1)
@@ -51,7 +51,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         other.wait_for_condition("Complete")
         job.wait_for_round(4, after=part)
         job.wait_for_training(4, other_than=before)
-        wait_until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS, job.summary)
+        job.until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS)
         assert (job.restarts, settled(job.status["replicas"], "all of them train")) == (0, 4)
         wait_until("the ended job's quota to go back", lambda: not workloads(other), TOLD_SECONDS)
 
@@ -61,7 +61,7 @@ def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, 
     with queue("contended-gangs", 4, job.namespace, other.namespace):
         apply_gang(job, "contended-gangs", replicas=4, minReplicas=2, maxRestarts=0)
         full, before = job.wait_for_round(4), job.wait_for_training(4)
-        wait_until("a checkpoint", lambda: job.saved_step() >= before.step, TRAINING_SECONDS, job.summary)
+        job.until("a checkpoint", lambda: job.saved_step() >= before.step, TRAINING_SECONDS)
         apply_gang(other, "contended-gangs", priority="high", replicas=2, minReplicas=2)
         job.wait_for_event("QuotaLost", "Preempted to accommodate a workload")
         other.wait_for_round(2)
@@ -100,10 +100,10 @@ def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, o
         apply_gang(other, "patient-gangs", replicas=3)
         other.wait_for_round(3)
         apply_gang(job, "patient-gangs", replicas=4, minReplicas=4)
-        wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
+        job.until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS)
         (asked,) = settled(workloads(job), "it waits")
         job.patch(json.dumps({"spec": {"replicas": 3, "minReplicas": 3}}))
-        wait_until("the Workload to ask for less", lambda: asks_for(job) == [3], TOLD_SECONDS, job.summary)
+        job.until("the Workload to ask for less", lambda: asks_for(job) == [3], TOLD_SECONDS)
         (changed,) = settled(workloads(job), "it waits")
         assert changed["metadata"]["uid"] == asked["metadata"]["uid"]
         other.scale(1)
@@ -123,7 +123,7 @@ def test_many_resizes_leave_no_quota_in_use(queues: None, job: Job) -> None:
 def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -> None:
     with queue("default", 2, job.namespace):
         apply_gang(job, "default", replicas=2, minReplicas=2)
-        told = wait_until("the condition", lambda: said(job, "Kueue wants quota"), TOLD_SECONDS, job.summary)
+        told = job.until("the condition", lambda: said(job, "Kueue wants quota"), TOLD_SECONDS)
         assert "(in the queue default): name the LocalQueue otherwise" in told
         assert settled(job.status["reason"], "written with the condition") == "SchedulingGated"
         job.namespace.kubectl("delete", "elasticjob", job.name)

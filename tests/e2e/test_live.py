@@ -7,7 +7,7 @@ import pytest
 
 from e2e.disruption import signal_worker_process, touch
 from e2e.job import TRAINER, Job, Training, restarts
-from e2e.kube import Object, wait_until
+from e2e.kube import Object
 from e2e.scene import bring
 from elasticjob.indices import read_indices
 from elasticjob.members import Members
@@ -76,7 +76,7 @@ def trains_live(job: Job, size: int, other_than: Training | None = None) -> Trai
         members = [member.index for member in Members.read(agreed.get("participants", ""))]
         return len(members) == size and list(read_indices(agreed.get("live", ""))) == sorted(members)
 
-    wait_until(f"{size} members known to live through changes", known, LIVE_SECONDS, job.summary)
+    job.until(f"{size} members known to live through changes", known, LIVE_SECONDS)
     return training
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from e2e.disruption import freeze_container, signal_worker_process, touch, wake_container
 from e2e.job import AGENT, IMAGE, SIDECAR, TOLD_SECONDS, TRAINER, Job, place
-from e2e.kube import wait_until
 
 
 def test_a_trainer_that_fails_without_joining_is_told(job: Job) -> None:
@@ -35,7 +34,7 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
     first, _ = job.wait_for_round(2), job.wait_for_training(2)
     lost = job.member_pods()[1]
     signal_worker_process(lost, TRAINER)
-    wait_until("the agent to be missed", lambda: job.told(first), TOLD_SECONDS, job.summary)
+    job.until("the agent to be missed", lambda: job.told(first), TOLD_SECONDS)
     touch(lost, TRAINER, "/tmp/end")
     new = job.wait_for_round(2, after=first)
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
@@ -58,10 +57,10 @@ def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_pl
 
     freeze_container(stopped, SIDECAR)
     try:
-        wait_until("a ping", lambda: ping(job) > asked, 60, job.summary)
+        job.until("a ping", lambda: ping(job) > asked, 60)
     finally:
         wake_container(stopped, SIDECAR)
-    wait_until("its answer", answered, 60, job.summary)
+    job.until("its answer", answered, 60)
     assert job.rounds() == [first]
 
 

@@ -259,9 +259,9 @@ def test_a_mistake_is_told(job: Job, mistake: Mistake) -> None:
     def announced() -> bool:
         return any(one["reason"] == mistake.event and mistake.sentence in one["message"] for one in job.events())
 
-    wait_until(f"{mistake.reason} and {mistake.sentence!r} in the status", known, TOLD_SECONDS, job.summary)
-    wait_until(f"{mistake.reason} in kubectl get", got, TOLD_SECONDS, job.summary)
-    wait_until(f"{mistake.sentence!r} in kubectl describe", described, TOLD_SECONDS, job.summary)
+    job.until(f"{mistake.reason} and {mistake.sentence!r} in the status", known, TOLD_SECONDS)
+    job.until(f"{mistake.reason} in kubectl get", got, TOLD_SECONDS)
+    job.until(f"{mistake.sentence!r} in kubectl describe", described, TOLD_SECONDS)
     if mistake.event:
         wait_until(f"an event {mistake.event} that says {mistake.sentence!r}", announced, TOLD_SECONDS, job.events)
 
@@ -279,5 +279,5 @@ def test_a_cause_is_told_once_however_the_kubelet_puts_it(job: Job) -> None:
         ]
         return {"ErrImagePull", "ImagePullBackOff"} <= set(waiting)
 
-    wait_until("both of the kubelet's words", backs_off, TOLD_SECONDS, job.summary)
+    job.until("both of the kubelet's words", backs_off, TOLD_SECONDS)
     job.wait_for_the_only_event("ImagePull")

@@ -5,7 +5,6 @@ import pytest
 
 from e2e.disruption import cordoned, worker_nodes
 from e2e.job import Job
-from e2e.kube import wait_until
 from e2e.nvsentinel import Mode, quarantined
 from e2e.test_drain import apply_spread, node_of, told
 from support.waiting import settled
@@ -31,7 +30,7 @@ def test_workers_leave_a_faulty_node_by_themselves(job: Job, mode: Mode) -> None
     job.wait_for_protection(2)
     node = node_of(job.member_pods()[1])
     with quarantined(node, job.namespace, mode, timeout=DRAINED_SECONDS * 10) as drainer:
-        wait_until("the node to be drained", drainer.is_drained, DRAINED_SECONDS, job.summary)
+        job.until("the node to be drained", drainer.is_drained, DRAINED_SECONDS)
         after = job.wait_for_round(2, after=first)
         job.wait_for_training(2, other_than=before)
         assert node not in [node_of(pod) for pod in job.member_pods()]
@@ -47,7 +46,7 @@ def test_a_taint_without_a_cordon_drains_the_jobs_that_name_it(job: Job) -> None
     node = node_of(job.member_pods()[1])
     taint = f"{TAINT}=fatal:NoSchedule"
     with quarantined(node, job.namespace, Mode.ALLOW_COMPLETION, cordons=False, taint=taint) as drainer:
-        wait_until("the node to be drained", drainer.is_drained, DRAINED_SECONDS, job.summary)
+        job.until("the node to be drained", drainer.is_drained, DRAINED_SECONDS)
         job.wait_for_round(2, after=first)
     job.wait_for_event("NodeDraining", f"its node {node} is draining ({TAINT})")
     assert job.restarts == 0
@@ -63,7 +62,7 @@ def test_pods_that_are_deleted_by_force_where_no_other_node_has_room_are_no_fail
         cordoned(others),
         quarantined(node, job.namespace, Mode.DELETE_AFTER_TIMEOUT, timeout=TIMEOUT_SECONDS) as drainer,
     ):
-        wait_until("the node to be drained", drainer.is_drained, DRAINED_SECONDS, job.summary)
+        job.until("the node to be drained", drainer.is_drained, DRAINED_SECONDS)
         smaller = job.wait_for_round(1, after=first)
         assert [pod["metadata"]["name"] for pod in job.member_pods()] == [stays["metadata"]["name"]]
         alone = job.wait_for_training(1, other_than=before)

@@ -64,7 +64,7 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
     saving.apply(replicas=2)
     saving.wait_for_round(2)
     saving.wait_for_training(2)
-    progress = wait_until("the progress", lambda: saving.status.get("progress"), REPORTED_SECONDS, saving.summary)
+    progress = saving.until("the progress", lambda: saving.status.get("progress"), REPORTED_SECONDS)
     assert progress["metrics"]["rank"] == 0
 
     def step() -> str:

@@ -56,7 +56,7 @@ def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None
     def named() -> bool:
         return job.status.get("reason", "") == "NotJoined" and told in job.condition("Rendezvoused")["message"]
 
-    wait_until("the spare to be named", named, STARTED_SECONDS, job.summary)
+    job.until("the spare to be named", named, STARTED_SECONDS)
     missing = "A spare is missing: worker 1, whose trainer has run for "
 
     def explained() -> bool:
@@ -76,7 +76,7 @@ def test_more_spares_than_there_is_room_for_end_no_job(job: Job) -> None:
     job.namespace.apply(body)
     formed, training = job.wait_for_round(1), job.wait_for_training(1)
     job.wait_for_spare()
-    wait_until("REASON", lambda: job.status.get("reason") == "Unschedulable", TOLD_SECONDS, job.summary)
+    job.until("REASON", lambda: job.status.get("reason") == "Unschedulable", TOLD_SECONDS)
 
     set_timeouts(job, SHORT_SECONDS)
     time.sleep(2 * SHORT_SECONDS)  # either of them is over by then, whenever it has begun

@@ -2,7 +2,6 @@
 """Pods that another job of the name has left behind."""
 
 from e2e.job import ROUND_SECONDS, Job
-from e2e.kube import wait_until
 from support.waiting import settled
 
 
@@ -18,7 +17,7 @@ def test_pods_that_an_earlier_job_left_behind_do_not_keep_another_from_training(
     def trains() -> bool:
         return job.uid != former and job.rendezvous.get("phase") == "Formed"
 
-    wait_until("the new job's round", trains, ROUND_SECONDS, job.summary)
+    job.until("the new job's round", trains, ROUND_SECONDS)
     pods = settled(job.namespace.list("pods"), "all train, or were left behind")
     names = {pod["metadata"]["name"] for pod in pods}
     assert names == {f"{job.name}-{index}-{number}" for index in (0, 1) for number in (0, 1)}
@@ -29,4 +28,4 @@ def test_pods_that_an_earlier_job_left_behind_do_not_keep_another_from_training(
     def replaced() -> bool:
         return f"{job.name}-1-2" in {pod["metadata"]["name"] for pod in job.namespace.list("pods")}
 
-    wait_until("the replacement", replaced, ROUND_SECONDS, job.summary)
+    job.until("the replacement", replaced, ROUND_SECONDS)

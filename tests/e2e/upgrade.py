@@ -74,12 +74,8 @@ class Course:
     def go_on(self, steps: int) -> None:
         """The same round takes so many steps more, and nothing is wrong with the job."""
         wanted = self._step() + steps
-        wait_until(
-            f"step {wanted} in round {self.formed.number}",
-            lambda: self._step() >= wanted,
-            TRAINING_SECONDS,
-            self.job.summary,
-        )
+        what = f"step {wanted} in round {self.formed.number}"
+        self.job.until(what, lambda: self._step() >= wanted, TRAINING_SECONDS)
         conditions = settled(self.job.status["conditions"], "nothing befalls this round")
         assert [one for one in conditions if (one["type"], one["status"]) not in FINE] == []
         assert self.job.restarts == 0
@@ -123,7 +119,7 @@ def test_a_job_trains_on_from_version_to_version(older: str, operator: Namespace
         helm("upgrade", CHART, "--reset-then-reuse-values")
     assert_crds_are_those_of_this_chart()
     longest = max(ACCESS_SECONDS) + STARTED_SECONDS
-    wait_until("the workers' access to be this version's", lambda: has_todays_access(job), longest, job.summary)
+    job.until("the workers' access to be this version's", lambda: has_todays_access(job), longest)
     course.go_on(SOME_STEPS)
     course.tell(f"upgraded to {this}")
     course.replace(1)

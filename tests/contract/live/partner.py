@@ -3,6 +3,7 @@
 
 `tells`: in some rounds it tells its address and does not connect; then it ends.
 `connects`: it connects, and stands still until something that comes sends it into the next round.
+`receives`: it connects, begins to receive a tensor, says so, and stands still.
 `trains`: it connects, and is late with its collective.
 `sends`: it connects, and is killed while it sends a large tensor.
 `averages`, `sparseaverages`: it connects, and averages the gradients of one step.
@@ -69,7 +70,8 @@ def main(test: Connection, rank: int, port: int, when: str) -> None:
     connecting.connect_alone(Gloo())  # which imports what a first group needs
     connecting.disconnect()
     test.send(BEGINS)
-    ways = {"tells": tells, "connects": functools.partial(connects, test), "trains": trains, "sends": sends}
+    ways = {"tells": tells, "trains": trains, "sends": sends}
+    ways |= {name: functools.partial(way, test) for name, way in (("connects", connects), ("receives", receives))}
     for sparse in (False, True):
         ways["sparse" * sparse + "averages"] = functools.partial(averaged, sparse=sparse)
     ways[when](rank, port)
@@ -90,6 +92,14 @@ def connects(test: Connection, rank: int, port: int) -> None:
         connecting.disconnect()
         connecting.connect(Place(number, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
         test.recv()
+
+
+def receives(test: Connection, rank: int, port: int) -> None:
+    connecting.connect(Place(1, rank, 2, HOST, port), Links(), TIMEOUT, Gloo())
+    work = dist.broadcast(torch.empty(1), src=1 - rank, async_op=True)
+    test.send(BEGINS)
+    test.recv()
+    del work
 
 
 def trains(rank: int, port: int) -> None:

@@ -6,7 +6,6 @@ import pytest
 from e2e.disruption import container_status, signal_worker_process, touch
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, status_of, wall
-from e2e.kube import wait_until
 from elasticjob.members import Members
 from support.waiting import settled
 
@@ -23,7 +22,7 @@ def test_finish_uneven(fault: Fault) -> None:
     zero, *_ = fault.start(3, env={"FINISH_SECONDS": f"{saving},{ending},0"})
     fault.strike()
     job.finish_training()
-    wait_until("ranks 2 and 1 to succeed", lambda: have_succeeded(job, [1, 2]), 80, job.summary)
+    job.until("ranks 2 and 1 to succeed", lambda: have_succeeded(job, [1, 2]), 80)
     job.wait_for_condition("Complete", seconds=saving + 90)
 
     saved = job.logged(zero, "saved")
@@ -61,7 +60,7 @@ def test_finish_beside_restart(fault: Fault) -> None:
     job = fault.job
     pods = fault.start(2, env={"FINISH_SECONDS": "inf,0"})
     job.finish_training()
-    wait_until("rank 1 to succeed", lambda: have_succeeded(job, [1]), 60, job.summary)
+    job.until("rank 1 to succeed", lambda: have_succeeded(job, [1]), 60)
     fault.strike(pods[0])
     signal_worker_process(pods[0], TRAINER)
     new = job.wait_for_round(1, after=fault.first)

@@ -97,7 +97,7 @@ def test_scale_down_up(fault: Fault) -> None:
     fault.start(3)
     scale(fault, 1)
     # an operator that looks only after both has nothing to do
-    wait_until("two workers to be told", lambda: told_to_leave(fault.job), 30, fault.job.summary)
+    fault.job.until("two workers to be told", lambda: told_to_leave(fault.job), 30)
     fault.job.scale(3)
     new = fault.formed(3)
     assert new.members == (0, 1, 2)
@@ -124,7 +124,7 @@ def test_suspend_forming(fault: Fault) -> None:
     job.namespace.apply(FULL)  # or the round would be formed when its replacement runs, however soon that is
     job.wait_for_quotas()
     job.delete_pod(pods[1])
-    wait_until("the next round to be opened", lambda: job.rendezvous["round"] == fault.next_number, 30, job.summary)
+    job.until("the next round to be opened", lambda: job.rendezvous["round"] == fault.next_number, 30)
     job.patch(json.dumps({"spec": {"suspend": True}}))
     job.wait_for_condition("Suspended")
     job.wait_for_no_pods()

@@ -6,7 +6,6 @@ import pytest
 from e2e.disruption import container_status, freeze_container
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, Round, has_started, restarts, wall, warm_restart
-from e2e.kube import wait_until
 from support.waiting import settled
 
 
@@ -103,8 +102,8 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     held = "case $HOSTNAME in *-1-0) until [ -e /tmp/go ]; do sleep 0.1; done;; esac; exec torchrun /test/train.py"
     settings = {"trainer": {"command": ["sh", "-c", held]}, "rendezvous": {"storeReadySeconds": 15}}
     job.apply(replicas=2, minReplicas=2, warmRestart=warm_restart(fault.warm), **settings)
-    wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
-    wait_until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60, job.summary)
+    job.until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60)
+    job.until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60)
     freeze_container(job.pod(0), TRAINER)
     job.namespace.kubectl("exec", "train-1-0", "--container", TRAINER, "--", "touch", "/tmp/go")
     broken = job.wait_for_round(2)

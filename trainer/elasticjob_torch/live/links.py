@@ -4,6 +4,10 @@
 Only the neighbours of a lost member get an error. The other members would wait for the group's timeout, and gloo has no
 call that ends their waits. A group's connections are found by difference: they are the sockets that appeared while the
 group formed and that lead to a member. Connections that the script made are never cut.
+
+A cut ends reading first. gloo then closes the connection, which ends all waits for it and tells its other end. Until
+then the connection can still be written to: gloo reports no error for a send that fails, and a collective that begins
+to send just then would wait for ever.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _FOLDER = "/proc/self/fd"
+# After it writing ends, too, for the other end of a connection that gloo neither reads nor closes (`collectives`).
+_SENDS_SECONDS = 1.0
 
 
 class Links:
@@ -69,11 +75,13 @@ class Links:
     def _shut_down(self) -> None:
         if self._left:
             return
-        for descriptor, name in self._all if self._all is not None else self._found():
-            with _same(descriptor, name) as link:
-                if link is not None:
-                    with contextlib.suppress(OSError):  # its other end is gone
-                        link.shutdown(socket.SHUT_RDWR)
+        if self._all is None:  # the script does not send yet
+            _shut_down(self._found(), socket.SHUT_RDWR)
+            return
+        _shut_down(self._all, socket.SHUT_RD)
+        later = threading.Timer(_SENDS_SECONDS, _shut_down, (self._all, socket.SHUT_WR))
+        later.daemon = True
+        later.start()
 
     def were_cut(self) -> bool:
         """Say whether `cut` was called."""
@@ -94,6 +102,14 @@ class Links:
                     with contextlib.suppress(OSError):  # a listener has no peer: on its end gloo ends the process
                         peer = _plain(link.getpeername()[0])
                         yield (descriptor, name), _plain(link.getsockname()[0]), peer
+
+
+def _shut_down(links: Collection[tuple[int, str]], how: int) -> None:
+    for descriptor, name in links:
+        with _same(descriptor, name) as link:
+            if link is not None:
+                with contextlib.suppress(OSError):  # its other end is gone
+                    link.shutdown(how)
 
 
 def _plain(address: str) -> str:
