@@ -169,18 +169,21 @@ def test_a_member_that_is_killed_while_it_sends_holds_up_nobody_once_the_group_i
 def test_a_collective_of_the_script_that_begins_while_its_group_is_cut_ends(
     store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gloo's thread has not yet noticed the end of a connection when the script sends on it."""
+    """gloo's thread has not yet noticed the end of a connection when the script sends on it.
+
+    What gloo's threads have done cannot be observed. With a pause that is too short for them the test shows nothing.
+    """
     monkeypatch.setattr("elasticjob_torch.live.links._SENDS_SECONDS", 10 * SOON_SECONDS)
     links, before = Links(), pollers()
     with partner(1, store, "receives") as way:
         connect(Place(1, 0, 2, HOST, store.port), links, timedelta(seconds=2 * SOON_SECONDS), Gloo())
         links.formed()
         way.recv()
-        time.sleep(0.2)  # for gloo's thread to hear what the partner wants
+        time.sleep(0.2)  # gloo's thread hears that the partner receives
         with asleep(pollers() - before):
             links.cut()
             work = dist.broadcast(torch.zeros(1), src=0, async_op=True)
-            time.sleep(0.2)  # for another of gloo's threads to send
+            time.sleep(0.2)  # another of gloo's threads sends
         wait_until("the end of the collective", work.is_completed, SOON_SECONDS)
         with pytest.raises(RuntimeError) as error:
             dist.barrier()
@@ -195,7 +198,7 @@ def pollers() -> set[int]:
 
 @contextlib.contextmanager
 def asleep(descriptors: set[int]) -> Iterator[None]:
-    """Meanwhile the threads that wait by these notice nothing."""
+    """Meanwhile the threads that wait by these descriptors notice nothing."""
     assert descriptors
     with contextlib.ExitStack() as stack:
         nothing = stack.enter_context(select.epoll())

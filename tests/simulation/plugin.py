@@ -66,6 +66,8 @@ class VirtualCalls(Calls):
                 pause = tries.failed(error, loop.time())
             else:
                 return call.read(answer)
+            if call.look is not None:
+                await _looked(call.look)
             await asyncio.sleep(pause)
 
     async def _try(self, call: TimedCall[Any], within: float) -> Any:
@@ -75,7 +77,7 @@ class VirtualCalls(Calls):
                 reader, writer = await open_connection(self._address.host, self._address.port)
             writer.write(_request(call.method, call.target, call.body))
             if call.look is not None:
-                await _await_answer(reader, within, call.look)
+                await _await_answer(reader, within, call.look, call.every)
                 within = wire.ANSWER_SECONDS
             async with asyncio.timeout(within):
                 status, headers = await _head(reader)
@@ -207,8 +209,15 @@ async def _chunk(reader: Reader) -> bytes:
     return data[:-2]
 
 
-async def _await_answer(reader: Reader, within: float, look: Callable[[], Any]) -> None:
-    """Until there is something to read. Raises TimeoutError, and what `look` raises. No join is void here."""
+async def _looked(look: Callable[[], Any]) -> None:
+    """No join is void here."""
+    looked = look()
+    if inspect.isawaitable(looked):
+        await looked
+
+
+async def _await_answer(reader: Reader, within: float, look: Callable[[], Any], every: float) -> None:
+    """Until there is something to read. Raises TimeoutError, and what `look` raises."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
     if reader._buffer or reader.at_eof():  # type: ignore[attr-defined]
@@ -216,11 +225,9 @@ async def _await_answer(reader: Reader, within: float, look: Callable[[], Any]) 
     coming: Awaitable[None] = reader._wait_for_data("read")  # type: ignore[attr-defined]
     readable = asyncio.ensure_future(coming)
     try:
-        while not (await asyncio.wait({readable}, timeout=min(client._LOOK_SECONDS, deadline - loop.time())))[0]:
+        while not (await asyncio.wait({readable}, timeout=min(every, deadline - loop.time())))[0]:
             if loop.time() >= deadline:
                 raise TimeoutError
-            looked = look()
-            if inspect.isawaitable(looked):
-                await looked
+            await _looked(look)
     finally:
         readable.cancel()

@@ -81,7 +81,8 @@ class Links:
         _shut_down(self._all, socket.SHUT_RD)
         later = threading.Timer(_SENDS_SECONDS, _shut_down, (self._all, socket.SHUT_WR))
         later.daemon = True
-        later.start()
+        with contextlib.suppress(RuntimeError):  # Python ends, and starts no more threads
+            later.start()
 
     def were_cut(self) -> bool:
         """Say whether `cut` was called."""
