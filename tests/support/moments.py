@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 STATES = {"status", "rendezvous"}  # of a Job, if a field of them is read
 READS = {"condition", "events", "pods", "present", "scene", "budget", "saved_step", "list", "has"}
 PLACES = {"namespace", "operator"}  # whose `get` asks the API server
-WAITS = ("wait_", "settled")
+WAITS = ("wait_", "until", "settled")
 
 
 def moments(source: str) -> Iterator[tuple[int, str]]:

@@ -74,6 +74,8 @@ GOOD = {
         def test(job):
             seen = wait_until("the node to be named", lambda: named(job), 30)
             assert seen.startswith("node")
+            again = job.until("the node to be named again", lambda: named(job), 30)
+            assert again.startswith("node")
     """,
     "what was recorded": """
         def test(job):
