@@ -37,7 +37,6 @@ class Sidecar:
         self.view: dict[str, Any] = {"round": 0, "phase": "Forming", "waiting": 0, "worldSize": 0, "reason": ""}
         self.streams = 0
         self.port = 0
-        self._generation = 0
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -53,12 +52,11 @@ class Sidecar:
         if self._server is None or self._thread is None:
             return
         with self.changed:
-            self._generation += 1
+            server, self._server = self._server, None
             self.changed.notify_all()
-        self._server.shutdown()
+        server.shutdown()
         self._thread.join()
-        self._server.server_close()
-        self._server = None
+        server.server_close()
 
     def tell(self, **view: Any) -> None:
         """Change the view and send it on every open stream."""
@@ -85,11 +83,11 @@ class Sidecar:
                 return 200, {**self.view, "rank": None, "job": "digits", "runId": RUN_ID}
             return self.default(path)
 
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _events(self, server: ThreadingHTTPServer) -> Iterator[dict[str, Any]]:
+        """Until the server is stopped; none if a stream opens later."""
         last: dict[str, Any] | None = None
         with self.changed:
-            generation = self._generation
-            while generation == self._generation:
+            while self._server is server:
                 if self.view != last:
                     last = self.view
                     yield last
@@ -143,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             sidecar.changed.notify_all()
         self.connection.setblocking(False)
         try:
-            for view in sidecar._events():
+            for view in sidecar._events(self.server):
                 if view:
                     self.wfile.write(f"data: {json.dumps(view)}\n\n".encode())
                 with contextlib.suppress(BlockingIOError):
