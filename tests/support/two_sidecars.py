@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -136,6 +137,11 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
         assert set(answer) == seen or (call is wire.VIEW and set(answer) == {"rank", "job", "runId"}), (target, answer)
     else:
         assert (status, answer) == (204, None), (method, target, status, answer)
+
+
+def in_use() -> tuple[int, int]:
+    """How many tasks this process has, and how many descriptors."""
+    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ nothing. The store's port is the trainer's: whatever it sends arrives as it is. 
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 from typing import NamedTuple
@@ -16,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob_sidecar.membership import link_monitor
 from elasticjob_sidecar.store import transport, tunnel
 from support.fuzzing import encoded, numbers, spoiled, texts, tried
 from support.tls_hello import HELLO
-from support.two_sidecars import TwoSidecars, store, until
+from support.two_sidecars import TwoSidecars, in_use, store, until
 from support.waiting import within
 
 PATIENCE = 60.0  # of those who are let in: a machine that is busy must not look like a fault
@@ -43,10 +43,6 @@ class Target(NamedTuple):
             self.writer.write(b"ping")
             assert await self.reader.readexactly(4) == b"ping"
 
-    def held(self) -> tuple[int, int]:
-        """How many tasks and descriptors there are."""
-        return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
-
 
 @pytest.fixture
 def impatient(target: Target) -> Iterator[None]:
@@ -62,6 +58,7 @@ async def target(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     """After all, nothing is held that was not before, and a new connection is carried."""
     for name in ("HOLD_SECONDS", "MARGIN_SECONDS", "DIAL_SECONDS"):
         monkeypatch.setattr(tunnel, name, PATIENCE)
+    monkeypatch.setattr(link_monitor, "STORE_FIRST_SECONDS", 3600.0)  # no link comes after the count
     await pair.form()
     zero, one = pair.workers
     async with store() as server:
@@ -69,9 +66,9 @@ async def target(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
         made = Target(pair, *await one.connect())
         await made.still_carries()
-        before = made.held()
+        before = in_use()
         yield made
-        await until(lambda: all(now <= then for now, then in zip(made.held(), before, strict=True)))
+        await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
         await made.still_carries()
         made.writer.close()
         again = Target(pair, *await one.connect())

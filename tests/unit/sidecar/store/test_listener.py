@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ import pytest
 
 from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
 from elasticjob_sidecar.log_limits import LOGGED_A_MINUTE, LimitedLog
+from elasticjob_sidecar.membership import link_monitor
 from elasticjob_sidecar.store import listener, transport, tunnel
 from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import server_name
@@ -22,7 +22,7 @@ from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelLis
 from support.callers import caller
 from support.faulty_kube import JOB_UID
 from support.tls_hello import HELLO
-from support.two_sidecars import TwoSidecars, store, two_workers, until
+from support.two_sidecars import TwoSidecars, in_use, store, two_workers, until
 from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
@@ -33,6 +33,7 @@ FEW_SLOTS = 40
 async def formed(patient: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
     """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots, and patience."""
     monkeypatch.setattr(listener, "SLOTS", FEW_SLOTS)
+    monkeypatch.setattr(link_monitor, "STORE_FIRST_SECONDS", 3600.0)  # no link comes while a test counts
     async with two_workers() as pair:
         await pair.form()
         async with store() as server:
@@ -64,14 +65,12 @@ async def carries(pair: TwoSidecars) -> None:
 async def test_silent_callers_are_bounded_and_a_member_comes_through(
     formed: TwoSidecars, held: list[socket.socket]
 ) -> None:
-    files, port = len(os.listdir("/proc/self/fd")), formed.workers[0].ports.tunnel
+    (_, files), port = in_use(), formed.workers[0].ports.tunnel
     for number in range(3 * FEW_SLOTS):
         held.append(await caller(port, f"127.0.1.{1 + number % 3}"))
     await until(lambda: slots(formed).displaced == 2 * FEW_SLOTS)
     assert len(slots(formed)) == FEW_SLOTS
-    await until(
-        lambda: len(os.listdir("/proc/self/fd")) == files + len(held) + FEW_SLOTS
-    )  # both ends are in this process
+    await until(lambda: in_use()[1] <= files + len(held) + FEW_SLOTS)  # both ends are in this process
     await carries(formed)
     assert len(slots(formed)) == FEW_SLOTS - 1  # the member took one, and gave it back
 
@@ -190,7 +189,7 @@ async def test_a_handshake_that_stands_still_gives_its_turn_back(
 async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
     formed: TwoSidecars, held: list[socket.socket]
 ) -> None:
-    before = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+    before = in_use()
     for number in range(FEW_SLOTS):
         held.append(await standing_still(formed, "127.0.2.1" if number < FEW_SLOTS - 1 else "127.0.2.2"))
     await answered(held[0])
@@ -199,7 +198,7 @@ async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
     await until(lambda: slots(formed).displaced == FEW_SLOTS - 1)
     for connection in held:
         connection.close()
-    await until(lambda: (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))) <= before)
+    await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
 
 
 async def test_a_listener_that_found_no_files_opens_again(
