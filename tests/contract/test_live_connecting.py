@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import select
 import threading
 import time
@@ -26,7 +27,7 @@ from elasticjob_torch.live.belonging import belongs
 from elasticjob_torch.live.collectives import Collectives, value_of
 from elasticjob_torch.live.connecting import _CONNECT_SECONDS, _MEET_SECONDS, connect, connect_alone, disconnect
 from elasticjob_torch.live.ended import EndedGroup, drop
-from elasticjob_torch.live.links import Links
+from elasticjob_torch.live.links import Links, _same
 from elasticjob_torch.live.reducing import average_gradients
 from elasticjob_torch.live.rounds import Place
 from elasticjob_torch.live.torch_private import renew, set_timeout
@@ -174,13 +175,13 @@ def test_a_collective_of_the_script_that_begins_while_its_group_is_cut_ends(
     What gloo's threads have done cannot be observed. With a pause that is too short for them the test shows nothing.
     """
     monkeypatch.setattr("elasticjob_torch.live.links._SENDS_SECONDS", 10 * SOON_SECONDS)
-    links, before = Links(), pollers()
+    links = Links()
     with partner(1, store, "receives") as way:
         connect(Place(1, 0, 2, HOST, store.port), links, timedelta(seconds=2 * SOON_SECONDS), Gloo())
         links.formed()
         way.recv()
         time.sleep(0.2)  # gloo's thread hears that the partner receives
-        with asleep(pollers() - before):
+        with asleep(pollers(links, store.port)):
             links.cut()
             work = dist.broadcast(torch.zeros(1), src=0, async_op=True)
             time.sleep(0.2)  # another of gloo's threads sends
@@ -190,10 +191,20 @@ def test_a_collective_of_the_script_that_begins_while_its_group_is_cut_ends(
     assert belongs(error.value, links), error.value
 
 
-def pollers() -> set[int]:
-    """The descriptors by which threads wait for their connections; gloo's has one for each group."""
-    links = {int(number): Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
-    return {number for number, link in links.items() if os.path.lexists(link) and "eventpoll" in os.readlink(link)}
+def pollers(links: Links, store_port: int) -> set[int]:
+    """The descriptors by which gloo's threads wait for the group's connections."""
+    group: set[int] = set()
+    for descriptor, name in links._all or ():
+        with _same(descriptor, name) as link:
+            if link is not None and store_port not in (link.getsockname()[1], link.getpeername()[1]):
+                group.add(descriptor)
+    found = set()
+    for number in os.listdir("/proc/self/fdinfo"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            about = Path(f"/proc/self/fdinfo/{number}").read_text()
+            if group & {*map(int, re.findall(r"^tfd:\s+(\d+)", about, re.MULTILINE))}:
+                found.add(int(number))
+    return found
 
 
 @contextlib.contextmanager
