@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
 import random
 import socket
+import subprocess
 import sys
 import threading
 import types
@@ -334,6 +336,25 @@ def test_a_descriptor_that_has_become_a_files_keeps_nobody_waiting() -> None:
     assert links.are_broken()
     assert ended == [True]
     wait_until("the end of all copies", lambda: len(os.listdir("/proc/self/fd")) <= before)  # also those of other tests
+    for each in mine:
+        each.close()
+
+
+def test_a_file_that_has_a_connections_descriptor_stays_locked(tmp_path: Path) -> None:
+    """A process that closes any descriptor of a file gives up its locks on it."""
+    links = Links()
+    mine = connection()
+    links.expect({"127.0.0.1"})
+    links.formed()
+    with (tmp_path / "locked").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        for each in mine:
+            os.dup2(file.fileno(), each.fileno())
+        links.cut()
+        locks = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        another = [sys.executable, "-c", locks, file.name]
+        tried = subprocess.run(another, check=False, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert "BlockingIOError" in tried.stderr
     for each in mine:
         each.close()
 

@@ -134,12 +134,15 @@ def _sockets() -> Iterator[tuple[int, str]]:
 @contextlib.contextmanager
 def _same(descriptor: int, name: str) -> Iterator[socket.socket | None]:
     """Give a second descriptor of that socket; None if the number has become another file's."""
-    try:
-        copy = os.dup(descriptor)
-    except OSError:
+    copy = None
+    with contextlib.suppress(OSError):  # it is closed
+        # no copy of a file is made: the end of a copy would end the locks that this process has on the file
+        if os.readlink(f"{_FOLDER}/{descriptor}") == name:
+            copy = os.dup(descriptor)
+    if copy is None:
         yield None
         return
-    if os.readlink(f"{_FOLDER}/{copy}") != name:  # it may be no socket at all
+    if os.readlink(f"{_FOLDER}/{copy}") != name:  # it became another's in between
         os.close(copy)
         yield None
         return
