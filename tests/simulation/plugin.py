@@ -210,7 +210,7 @@ async def _chunk(reader: Reader) -> bytes:
 
 
 async def _looked(look: Callable[[], Any]) -> None:
-    """No join is void here."""
+    """Look, and await the answer if it asks for one. No join is void here."""
     looked = look()
     if inspect.isawaitable(looked):
         await looked

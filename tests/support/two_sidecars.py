@@ -144,6 +144,11 @@ def in_use() -> tuple[int, int]:
     return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
 
 
+async def until_in_use(most: tuple[int, int]) -> None:
+    """Wait until this process has no more tasks and descriptors than `most`."""
+    await until(lambda: all(now <= then for now, then in zip(in_use(), most, strict=True)))
+
+
 @contextlib.asynccontextmanager
 async def two_workers() -> AsyncIterator[TwoSidecars]:
     kube = FaultyKube()

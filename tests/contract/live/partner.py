@@ -70,8 +70,13 @@ def main(test: Connection, rank: int, port: int, when: str) -> None:
     connecting.connect_alone(Gloo())  # which imports what a first group needs
     connecting.disconnect()
     test.send(BEGINS)
-    ways = {"tells": tells, "trains": trains, "sends": sends}
-    ways |= {name: functools.partial(way, test) for name, way in (("connects", connects), ("receives", receives))}
+    ways = {
+        "tells": tells,
+        "connects": functools.partial(connects, test),
+        "receives": functools.partial(receives, test),
+        "trains": trains,
+        "sends": sends,
+    }
     for sparse in (False, True):
         ways["sparse" * sparse + "averages"] = functools.partial(averaged, sparse=sparse)
     ways[when](rank, port)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _FOLDER = "/proc/self/fd"
-# After it writing ends, too, for the other end of a connection that gloo neither reads nor closes (`collectives`).
+# A connection from which gloo reads nothing more stays open (`collectives`). Its other end is told after this time.
 _SENDS_SECONDS = 1.0
 
 
@@ -35,6 +35,7 @@ class Links:
         self._all: frozenset[tuple[int, str]] | None = None
         self._cut = self._left = False
         self._lock = threading.Lock()
+        self._end_of_writing: threading.Timer | None = None
         self._ends: list[Callable[[], object]] = []
 
     def expect(self, peers: Collection[str]) -> None:
@@ -76,13 +77,13 @@ class Links:
         if self._left:
             return
         if self._all is None:  # the script does not send yet
-            _shut_down(self._found(), socket.SHUT_RDWR)
-            return
-        _shut_down(self._all, socket.SHUT_RD)
-        later = threading.Timer(_SENDS_SECONDS, _shut_down, (self._all, socket.SHUT_WR))
-        later.daemon = True
-        with contextlib.suppress(RuntimeError):  # Python ends, and starts no more threads
-            later.start()
+            _shut_down_each(self._found(), socket.SHUT_RDWR)
+        elif self._end_of_writing is None:
+            _shut_down_each(self._all, socket.SHUT_RD)
+            self._end_of_writing = threading.Timer(_SENDS_SECONDS, _shut_down_each, (self._all, socket.SHUT_WR))
+            self._end_of_writing.daemon = True
+            with contextlib.suppress(RuntimeError):  # Python ends, and starts no more threads
+                self._end_of_writing.start()
 
     def were_cut(self) -> bool:
         """Say whether `cut` was called."""
@@ -105,7 +106,7 @@ class Links:
                         yield (descriptor, name), _plain(link.getsockname()[0]), peer
 
 
-def _shut_down(links: Collection[tuple[int, str]], how: int) -> None:
+def _shut_down_each(links: Collection[tuple[int, str]], how: int) -> None:
     for descriptor, name in links:
         with _same(descriptor, name) as link:
             if link is not None:

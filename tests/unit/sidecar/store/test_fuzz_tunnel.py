@@ -19,7 +19,7 @@ from elasticjob_sidecar.membership import link_monitor
 from elasticjob_sidecar.store import transport, tunnel
 from support.fuzzing import encoded, numbers, spoiled, texts, tried
 from support.tls_hello import HELLO
-from support.two_sidecars import TwoSidecars, in_use, store, until
+from support.two_sidecars import TwoSidecars, in_use, store, until_in_use
 from support.waiting import within
 
 PATIENCE = 60.0  # of those who are let in: a machine that is busy must not look like a fault
@@ -68,7 +68,7 @@ async def target(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await made.still_carries()
         before = in_use()
         yield made
-        await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
+        await until_in_use(before)
         await made.still_carries()
         made.writer.close()
         again = Target(pair, *await one.connect())

@@ -22,7 +22,7 @@ from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelLis
 from support.callers import caller
 from support.faulty_kube import JOB_UID
 from support.tls_hello import HELLO
-from support.two_sidecars import TwoSidecars, in_use, store, two_workers, until
+from support.two_sidecars import TwoSidecars, in_use, store, two_workers, until, until_in_use
 from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
@@ -198,7 +198,7 @@ async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
     await until(lambda: slots(formed).displaced == FEW_SLOTS - 1)
     for connection in held:
         connection.close()
-    await until(lambda: all(now <= then for now, then in zip(in_use(), before, strict=True)))
+    await until_in_use(before)
 
 
 async def test_a_listener_that_found_no_files_opens_again(
