@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lateness on purpose is there only where it is wanted, and the same again by the same seed."""
 
+import selectors
+import threading
+import time
+from collections.abc import Callable
+
 import pytest
 
 from support import lateness
@@ -28,3 +33,21 @@ def test_each_is_late_by_itself_now_and_then_and_by_its_seed(monkeypatch: pytest
     assert max(operator) <= lateness.MOST_SECONDS
     lateness._choices.cache_clear()
     assert times("operator") == operator
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [lambda: time.sleep(0), lambda: threading.Event().wait(0), lambda: selectors.DefaultSelector().select(0)],
+    ids=["sleep", "condition", "selector"],
+)
+def test_waits_end_late_up_to_a_total(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> None:
+    monkeypatch.setenv(lateness.SEED, "7")
+    late, real = list[float](), time.sleep
+    monkeypatch.setattr(lateness, "_sleep", late.append)
+    with lateness.late_waits("a test"):
+        for _ in range(1000):
+            wait()
+    assert len(late) < 100
+    assert sum(late) == pytest.approx(lateness.TEST_SECONDS)
+    assert max(late) <= lateness.WAIT_MOST_SECONDS
+    assert time.sleep is real

@@ -10,7 +10,7 @@ from elasticjob.kube.errors import ApiError, TimedOut
 from elasticjob.kube.names import user_agent
 from elasticjob_operator.cluster.client import Kube
 from support.silent_server import SilentServer
-from support.waiting import within
+from support.waiting import DEADLINE, within
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_each_failure_is_told_with_its_verb_and_code(silent: SilentServer,
     kube.transport.ended = lambda verb, status: told.append((verb, status))
     async with within("the end of a request that fails"):
         with pytest.raises(ApiError):
-            await kube.request("GET", "/api/v1/pods", seconds=0.5)
+            await kube.request("GET", "/api/v1/pods", seconds=DEADLINE if answer else 0.1)
     await kube.close()
     assert told == [("list", code)]
 

@@ -233,11 +233,12 @@ AT_THE_END = """
 import os, sys, threading, time
 from elasticjob_torch.sidecar import calls
 calls._PARTING_SECONDS = float(sys.argv[1])
-thread = calls.CallThread(lambda: True)
+thread, abandoned = calls.CallThread(lambda: True), threading.Event()
 try:
-    thread.call(lambda: time.sleep(float(sys.argv[2])), 60)
+    thread.call(lambda: abandoned.wait() and time.sleep(float(sys.argv[2])), 60)
 except calls.Interrupted:
     thread.end(lambda: os.write(1, b"the last call"))
+    abandoned.set()
 """
 
 
