@@ -16,6 +16,7 @@ from elasticjob_cli.cluster.transport import NoAnswer, RequestRefused
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, condition, formed, pod
+from support.waiting import DEADLINE
 
 
 class Paper(Cluster):
@@ -61,14 +62,17 @@ Ask = Callable[..., Result]
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """A command about the job that `cluster` has; a wait that would have no end ends with the exit code 4."""
+    """A command about the job that `cluster` has."""
     monkeypatch.setattr(waits, "LOOK_SECONDS", 0.01)
 
     def asked(cluster: Cluster, command: str, *arguments: str) -> Result:
         monkeypatch.setattr(Cluster, "connect", lambda place: cluster)
-        return CliRunner().invoke(cli, [command, "digits", *arguments, "--timeout", "0.3"])
+        return CliRunner().invoke(cli, [command, "digits", "--timeout", f"{DEADLINE}", *arguments])
 
     return asked
+
+
+SHORT = ("--timeout", "0.3")  # for a wait that has no end: the exit code is 4 then
 
 
 class Blind(Paper):
@@ -113,7 +117,7 @@ def test_a_suspension_does_not_wait_for_a_pod_that_has_ended(ask: Ask) -> None:
     ids=["a pod that runs", "a member that leaves", "nobody told yet"],
 )
 def test_a_suspension_waits_for_who_runs(ask: Ask, there: Look) -> None:
-    assert ask(Paper(formed([0, 1]), there), "suspend").exit_code == Exit.DEADLINE
+    assert ask(Paper(formed([0, 1]), there), "suspend", *SHORT).exit_code == Exit.DEADLINE
 
 
 ONE_FINISHED = {"finished": "1/ab.1"}
@@ -138,7 +142,7 @@ def test_a_round_is_as_large_as_who_has_not_finished(ask: Ask, replicas: str, af
 
 
 def test_a_round_with_too_many_is_not_the_one_that_was_asked_for(ask: Ask) -> None:
-    assert ask(Paper(STANDS, STANDS), "scale", "3").exit_code == Exit.DEADLINE
+    assert ask(Paper(STANDS, STANDS), "scale", "3", *SHORT).exit_code == Exit.DEADLINE
 
 
 @pytest.mark.parametrize("replicas", ["1", "6"], ids=["nobody else is wanted", "a round that is about to end"])
@@ -174,7 +178,7 @@ def test_a_restart_is_waited_for_until_the_round_that_answers_it(ask: Ask) -> No
     follows = "round 4 of digits ends, and the training processes of its 2 workers start anew"
     assert planned.startswith(f"spec.restartedAt is set. What follows: {follows}")
     assert told.startswith("Round 5 (2 workers) formed after ")
-    assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart").exit_code == Exit.DEADLINE
+    assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart", *SHORT).exit_code == Exit.DEADLINE
 
 
 def test_a_restart_of_a_suspended_job_is_not_waited_for(ask: Ask) -> None:
@@ -237,7 +241,7 @@ def test_a_refusal_ends_a_wait(ask: Ask, status: int, code: Exit) -> None:
 def test_an_api_server_that_stays_away_is_waited_for_to_the_deadline(ask: Ask) -> None:
     cluster = Paper(formed([0, 1]))
     cluster.failures = AWAY[:1] * 1000
-    done = ask(cluster, "scale", "1")
+    done = ask(cluster, "scale", "1", *SHORT)
     assert done.exit_code == Exit.DEADLINE
     assert done.stderr.endswith("what was asked for stays. Why is not known: the API server does not answer\n")
 
@@ -265,7 +269,7 @@ def test_a_job_that_was_not_suspended_is_not_said_to_go_on(ask: Ask) -> None:
 def test_a_round_that_the_operator_has_not_looked_at_since_is_not_said_to_have_formed(ask: Ask) -> None:
     behind = formed([0, 1])
     behind.scene.job["metadata"]["generation"] = 2
-    assert ask(Paper(suspended(replicas=0), behind), "resume").exit_code == Exit.DEADLINE
+    assert ask(Paper(suspended(replicas=0), behind), "resume", *SHORT).exit_code == Exit.DEADLINE
 
 
 def test_a_job_that_was_suspended_already_is_not_said_to_have_been_told_to_stop(ask: Ask) -> None:

@@ -147,10 +147,10 @@ def test_a_victim_leaves_without_blame(sidecar, member):
 
 
 def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
-    membership = make(sidecar, sidecar_timeout="0.2")
     with pytest.raises(SidecarUnavailable, match="event stream did not open"):
-        membership.close()
+        make(sidecar, sidecar_timeout="0.2").close()
     assert sidecar.said("POST /v1/close") == []
+    membership = make(sidecar)
     membership.open()
     membership.close()
     assert len(sidecar.said("POST /v1/close")) == 1
