@@ -12,7 +12,8 @@ from support import lateness
 
 
 @pytest.fixture(autouse=True)
-def forget() -> None:
+def late_waits() -> None:
+    """Takes the place of the one for all tests: nobody is late here but by the test itself."""
     lateness._choices.cache_clear()
 
 

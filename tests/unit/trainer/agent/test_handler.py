@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar
@@ -28,7 +29,7 @@ from elasticjob_torch.environment import endpoint_of
 from elasticjob_torch.sidecar.errors import RoundBroken
 from elasticjob_torch.wire import Phase, View
 from support.trainer_sidecar import RUN_ID, handed, refusal
-from support.waiting import happened, in_time, joined, run, wait_until
+from support.waiting import happened, in_time, joined, result_of, run, wait_until
 
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
@@ -882,10 +883,18 @@ def test_a_finished_agent_does_not_wait_for_a_round_that_is_over(sidecar, handle
 def test_what_a_finished_agent_waits_for_is_told(sidecar, handler, monkeypatch, caplog):
     monkeypatch.setattr(sys.modules["elasticjob_torch.agent.store"], "_LOG_SECONDS", 0.05)
     caplog.set_level("INFO")
-    store = enter(sidecar, handler, 3).store
-    threading.Timer(0.3, sidecar.tell, kwargs={"round": 4, "phase": "Forming"}).start()
-    store.wait([LAST_MEMBER])
-    assert f"waiting for {LAST_MEMBER} in the round's store for 0 s" in caplog.messages
+    store, told = enter(sidecar, handler, 3).store, f"waiting for {LAST_MEMBER} in the round's store for "
+
+    def end_the_round() -> None:
+        try:
+            wait_until("what it waits for", lambda: any(line.startswith(told) for line in caplog.messages))
+        finally:
+            sidecar.tell(round=4, phase="Forming")
+
+    with ThreadPoolExecutor(1) as meanwhile:
+        ending = meanwhile.submit(end_the_round)
+        store.wait([LAST_MEMBER])
+        result_of(ending)
 
 
 def test_a_finished_agent_does_not_mind_that_the_store_has_ended(sidecar, handler):
