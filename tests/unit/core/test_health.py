@@ -19,12 +19,12 @@ from support.fuzzing import tried
 from support.waiting import DEADLINE, until, within
 
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:27602\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
-LARGE = b"x" * (8 << 20)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[HealthServer]:
-    server = HealthServer({"/healthz": lambda: Page(b"ok\n"), "/large": lambda: Page(LARGE)})
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HealthServer]:
+    monkeypatch.setattr(health, "CALL_SECONDS", DEADLINE)
+    server = HealthServer({"/healthz": lambda: Page(b"ok\n")})
     await server.listen(0)
     yield server
     server.close()
@@ -162,12 +162,22 @@ async def test_who_does_not_ask_in_time_is_closed(server: HealthServer, monkeypa
 
 
 async def test_who_does_not_take_the_answer_in_time_is_closed(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch, held: list[socket.socket]
+    monkeypatch: pytest.MonkeyPatch, held: list[socket.socket]
 ) -> None:
-    monkeypatch.setattr(health, "CALL_SECONDS", 0.1)
+    monkeypatch.setattr(health, "CALL_SECONDS", 1.0)  # the request itself is to come in time
+    asked = asyncio.Event()
+
+    def large() -> Page:
+        asked.set()
+        return Page(b"x" * (8 << 20))
+
+    server = HealthServer({"/large": large})
+    await server.listen(0)
     held.append(await caller(server.port, "127.0.0.1", b"GET /large HTTP/1.1\r\n\r\n"))
-    await until(lambda: len(server.slots) == 1)
+    async with within("the request"):
+        await asked.wait()
     await ended(server)
+    server.close()
 
 
 async def test_a_stop_waits_for_nobody(server: HealthServer, held: list[socket.socket]) -> None:

@@ -18,7 +18,7 @@ from elasticjob_operator.cluster.reviews import TokenVerdict
 from elasticjob_operator.metrics_server import HEAD_BYTES, SLOTS, MetricsServer, bearer_of
 from support.callers import caller
 from support.canned_server import ADDRESS, write_authority
-from support.waiting import until
+from support.waiting import DEADLINE, until, within
 
 VERDICTS = {"scraper": TokenVerdict.GRANTED, "worker": TokenVerdict.FORBIDDEN}
 
@@ -30,7 +30,8 @@ async def judge(token: str) -> TokenVerdict:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[MetricsServer]:
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MetricsServer]:
+    monkeypatch.setattr(metrics_server, "CALL_SECONDS", DEADLINE)
     server = MetricsServer(lambda: Page(b"elasticjob_leader 1\n"), judge, certificate.contexts(""))
     await server.listen(0)
     yield server
@@ -97,13 +98,11 @@ async def test_a_flood_displaces_only_itself(server: MetricsServer, held: list[s
     assert (await get(server, "scraper"))[0] == 200
 
 
-async def test_who_does_not_go_on_is_closed(
-    server: MetricsServer, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_does_not_go_on_is_closed(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "CALL_SECONDS", 0.1)
-    held.append(await caller(server.port, "127.0.0.2"))
-    await until(lambda: len(server.slots) == 1)
-    await until(lambda: not len(server.slots))
+    with await caller(server.port, "127.0.0.2") as silent:
+        async with within("the end of a connection on which nothing is said"):
+            assert await asyncio.get_running_loop().sock_recv(silent, 1) == b""
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from elasticjob_sidecar.api_server import client as calls
 from elasticjob_sidecar.api_server.client import KubeApi, connected
 from elasticjob_sidecar.api_server.in_cluster import InCluster
 from support.silent_server import SilentServer
-from support.waiting import within
+from support.waiting import DEADLINE, within
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
 
@@ -51,7 +51,7 @@ async def kube(silent: SilentServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def patient(kube: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
     """For an answer that comes, also on a busy machine."""
-    monkeypatch.setattr(calls, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(calls, "REQUEST_SECONDS", DEADLINE)
     return kube
 
 
@@ -73,10 +73,11 @@ async def test_a_watch_that_is_not_opened(kube: KubeApi) -> None:
         await watched(kube)
 
 
-async def test_a_watch_that_falls_silent(patient: KubeApi, silent: SilentServer) -> None:
+async def test_a_watch_that_falls_silent(kube: KubeApi, silent: SilentServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "REQUEST_SECONDS", 3.0)  # one deadline for its beginning and its end
     silent.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)
     with pytest.raises(Unavailable, match="the API server did not end a watch of 0 s in time"):
-        await watched(patient)
+        await watched(kube)
 
 
 async def test_an_event_as_large_as_an_object_can_be(patient: KubeApi, silent: SilentServer) -> None:

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,7 @@ JOIN = "POST /v1/rendezvous"
 
 
 def make(sidecar, run_id=RUN_ID, **config):
-    return AgentMembership(parse_settings(f"127.0.0.1:{sidecar.port}", run_id, {"sidecar_timeout": 3, **config}))
+    return AgentMembership(parse_settings(f"127.0.0.1:{sidecar.port}", run_id, {"sidecar_timeout": DEADLINE, **config}))
 
 
 @pytest.fixture
@@ -254,13 +255,17 @@ def test_a_join_survives_a_restart_of_the_sidecar(sidecar, member):
     assert member.join().number == 2
 
 
-def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
-    member = make(sidecar, sidecar_timeout="1")
-    member.open()
+@pytest.fixture
+def impatient(member):
+    """It has found its sidecar, and waits no longer than half a second for it from now on."""
+    member._settings = replace(member._settings, sidecar_timeout=0.5)
+    return member
+
+
+def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar, impatient):
     sidecar.default = lambda path: refusal(409, "NoTrainer", "the pod is being stopped") if path == JOIN else (204, {})
     with pytest.raises(SidecarUnavailable, match=r"refuses a join, for [0-9.]+ s: the pod is being stopped"):
-        member.join()
-    member.end(stopped=True)
+        impatient.join()
 
 
 @pytest.fixture
@@ -292,7 +297,7 @@ def test_what_a_join_waits_for_is_told(sidecar, member, answer_joins, caplog):
     assert any(map(told.fullmatch, caplog.messages))
 
 
-def test_a_sidecar_that_falls_silent_ends_a_join(sidecar, answer_joins):
+def test_a_sidecar_that_falls_silent_ends_a_join(sidecar, impatient, answer_joins):
     """It has taken the join, and ends before it has answered."""
     asked = threading.Event()
 
@@ -301,14 +306,11 @@ def test_a_sidecar_that_falls_silent_ends_a_join(sidecar, answer_joins):
         return False
 
     answer_joins(never)
-    member = make(sidecar, sidecar_timeout="2")
-    member.open()
-    await_view(member, lambda _: True)
+    await_view(impatient, lambda _: True)
     silent = threading.Thread(target=lambda: asked.wait(DEADLINE) and sidecar.stop())
     silent.start()
-    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 2 s"):
-        member.join()
-    member.end(stopped=True)
+    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.5 s"):
+        impatient.join()
 
 
 def test_no_sidecar_is_one_sentence(sidecar):
@@ -414,6 +416,7 @@ def test_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
     sidecar.default = lambda path: refusal(400, "BadRequest", "imports: no")
     assert member.tell_imports(["torch"])  # it would refuse that again
     sidecar.stop()
+    member._client.patience = 0.2
     assert not member.tell_imports(["torch"])
     sentence = "the job's next pods are not told what the script imports: "
     assert f"{sentence}imports: no" in caplog.messages
