@@ -3,7 +3,9 @@
 
 It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause three times as
 long as the CPU time that it took, but of 0.2 s at most. So one key leaves CPU time to the others and to the Lease, and
-one piece of work answers for many requests, as when all workers of a job join at once.
+one piece of work answers for many requests, as when all workers of a job join at once. After a pause without a request
+a second piece may follow the first at once, and pauses for both: in a small job the first opens a round for the first
+join, and the second forms it of all.
 """
 
 import asyncio
@@ -71,29 +73,43 @@ class WorkQueue(Generic[K]):
         return sum(key not in self._due or self._due[key] <= now for key in self._tasks)
 
     async def _run(self, key: K) -> None:
-        failures = 0
+        loop = asyncio.get_running_loop()
+        failures, owed, is_first = 0, 0.0, True
         try:
             while key in self._due:
                 await self._until_due(key)
-                self.began(max(0.0, asyncio.get_running_loop().time() - self._due.pop(key)))
+                self.began(max(0.0, loop.time() - self._due.pop(key)))
                 began = time.thread_time()
                 delay, failed = await self._attempt(key, failures)
                 failures = failures + 1 if failed else 0
                 if delay is not None:
                     self.add(key, delay)
-                await asyncio.sleep(min(RESTS * (time.thread_time() - began), LONGEST_REST_SECONDS))
+                owed += min(RESTS * (time.thread_time() - began), LONGEST_REST_SECONDS)
+                if is_first and await self._until_due(key, owed):
+                    is_first = False
+                    continue
+                if not is_first:
+                    await asyncio.sleep(owed)
+                owed, is_first = 0.0, self._left(key) > 0
         finally:
             del self._tasks[key], self._wakes[key]
 
-    async def _until_due(self, key: K) -> None:
-        loop = asyncio.get_running_loop()
-        while (left := self._due[key] - loop.time()) > 0:
+    def _left(self, key: K) -> float:
+        """The seconds until work on the key is due."""
+        return self._due.get(key, float("inf")) - asyncio.get_running_loop().time()
+
+    async def _until_due(self, key: K, longest: float = float("inf")) -> bool:
+        """Waits until work on the key is due, for `longest` seconds at most; returns whether it is."""
+        end = asyncio.get_running_loop().time() + longest
+        while (left := self._left(key)) > 0:
+            longest = end - asyncio.get_running_loop().time()
             self._wakes[key].clear()
             try:
-                async with asyncio.timeout(left):  # asyncio.wait_for may lose a cancellation before Python 3.12
+                async with asyncio.timeout(min(left, longest)):  # asyncio.wait_for may lose a cancellation before 3.12
                     await self._wakes[key].wait()
             except TimeoutError:
-                return
+                return left <= longest
+        return True
 
     async def _attempt(self, key: K, failures: int) -> tuple[float | None, bool]:
         try:

@@ -48,24 +48,41 @@ async def test_asked_for_while_it_runs_it_is_done_once_more_and_never_beside_its
     assert (runs, most) == (2, 1)
 
 
+async def starts(patched: pytest.MonkeyPatch, takes: float, *adds: float) -> list[float]:
+    """When work on one key begins that takes so many seconds of the processor, and is requested at these times."""
+    clock, begun, loop = SimpleNamespace(used=0.0), list[float](), asyncio.get_running_loop()
+    patched.setattr(workqueue, "time", SimpleNamespace(thread_time=lambda: clock.used))
+    began = loop.time()
+
+    async def work(_: str) -> None:
+        begun.append(loop.time() - began)
+        clock.used += takes
+        await asyncio.sleep(0)
+
+    queue = WorkQueue(work)
+    for at in adds:
+        loop.call_at(began + at, queue.add, "a")
+    await asyncio.sleep(max(adds) + 1)
+    return begun
+
+
+OFTEN = [number / 1000 for number in range(1000)]
+
+
 @pytest.mark.parametrize(("takes", "rests"), [(0.0625, 0.1875), (0.5, 0.2)])
 async def test_a_key_leaves_most_of_the_processor_to_the_others(
     monkeypatch: pytest.MonkeyPatch, takes: float, rests: float
 ) -> None:
-    clock = SimpleNamespace(used=0.0)
-    monkeypatch.setattr(workqueue, "time", SimpleNamespace(thread_time=lambda: clock.used))
-    loop = asyncio.get_running_loop()
-    starts: list[float] = []
+    begun = await starts(monkeypatch, takes, *OFTEN)
+    assert begun[:2] == pytest.approx([0, 0.001], abs=1e-4)
+    assert begun[2:5] == pytest.approx([begun[1] + number * rests for number in (2, 3, 4)], abs=0.001)
 
-    async def work(_: str) -> float | None:
-        starts.append(loop.time())
-        clock.used += takes
-        return 0.0 if len(starts) < 3 else None
 
-    began = loop.time()
-    WorkQueue(work).add("a")
-    await asyncio.sleep(1)
-    assert [start - began for start in starts] == pytest.approx([0, rests, 2 * rests])
+async def test_what_is_asked_for_soon_after_the_first_is_done_at_once_after_each_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = await starts(monkeypatch, 0.05, 0, 0.1, 0.11, 0.8, 0.9, 1.5)
+    assert begun == pytest.approx([0, 0.1, 0.4, 0.8, 0.9, 1.5], abs=1e-4)
 
 
 async def test_an_earlier_wish_overtakes_a_later_one() -> None:
