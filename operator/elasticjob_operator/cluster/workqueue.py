@@ -4,8 +4,8 @@
 It knows nothing of jobs. If work is requested while it runs, it runs once more afterwards, after a pause three times as
 long as the CPU time that it took, but of 0.2 s at most. So one key leaves CPU time to the others and to the Lease, and
 one piece of work answers for many requests, as when all workers of a job join at once. After a pause without a request
-a second piece may follow the first at once, and pauses for both: in a small job the first opens a round for the first
-join, and the second forms it of all.
+a second piece may follow the first at once, and the pause after it is for both. In a small job the first piece begins a
+round when one worker joins, and the second forms it, as all have joined by then.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class WorkQueue(Generic[K]):
                     self.add(key, delay)
                 owed += min(RESTS * (time.thread_time() - began), LONGEST_REST_SECONDS)
                 if is_first and await self._until_due(key, owed):
-                    is_first = False
+                    is_first = False  # the second begins at once; the pause that is owed is added to its own
                     continue
                 if not is_first:
                     await asyncio.sleep(owed)

@@ -78,7 +78,7 @@ async def test_a_key_leaves_most_of_the_processor_to_the_others(
     assert begun[2:5] == pytest.approx([begun[1] + number * rests for number in (2, 3, 4)], abs=0.001)
 
 
-async def test_what_is_asked_for_soon_after_the_first_is_done_at_once_after_each_pause(
+async def test_after_a_pause_without_a_request_the_second_piece_follows_the_first_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = await starts(monkeypatch, 0.05, 0, 0.1, 0.11, 0.8, 0.9, 1.5)
