@@ -8,7 +8,6 @@ All run on one processor, and the group's threads are late (`late_threads`).
 
 import json
 import os
-import socket
 import sys
 import time
 
@@ -17,6 +16,7 @@ import torch._dynamo  # else each process imports it, with its first optimizer
 from late_threads import let_others_be_late, on_one_processor
 
 import elasticjob_torch
+from support.ports import free_port
 
 STEPS = 3
 SECONDS = 60.0
@@ -40,10 +40,7 @@ def member(rank: int, port: int) -> None:
 
 def pair() -> list[int] | None:
     """The processes of a new pair; None in each of them, when its steps are done."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = []
+    port, started = free_port(), []
     for rank in range(2):
         process = os.fork()
         if not process:
