@@ -11,7 +11,7 @@ import random
 import selectors
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from typing import Any
@@ -67,7 +67,7 @@ def late_waits(who: str) -> Iterator[None]:
         yield
 
 
-def _ending_late(wait: Any, end_late: Any) -> Any:
+def _ending_late(wait: Callable[..., Any], end_late: Callable[[], None]) -> Callable[..., Any]:
     @wraps(wait)
     def late(*arguments: Any, **options: Any) -> Any:
         try:

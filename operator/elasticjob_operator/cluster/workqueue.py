@@ -74,7 +74,7 @@ class WorkQueue(Generic[K]):
 
     async def _run(self, key: K) -> None:
         loop = asyncio.get_running_loop()
-        failures, owed, is_first = 0, 0.0, True
+        failures, owed, rested = 0, 0.0, True
         try:
             while key in self._due:
                 await self._until_due(key)
@@ -85,12 +85,12 @@ class WorkQueue(Generic[K]):
                 if delay is not None:
                     self.add(key, delay)
                 owed += min(RESTS * (time.thread_time() - began), LONGEST_REST_SECONDS)
-                if is_first and await self._until_due(key, owed):
-                    is_first = False  # the second begins at once; the pause that is owed is added to its own
+                if rested and await self._until_due(key, owed):
+                    rested = False  # the second begins at once; the pause that is owed is added to its own
                     continue
-                if not is_first:
+                if not rested:
                     await asyncio.sleep(owed)
-                owed, is_first = 0.0, self._left(key) > 0
+                owed, rested = 0.0, self._left(key) > 0
         finally:
             del self._tasks[key], self._wakes[key]
 

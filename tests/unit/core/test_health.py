@@ -162,7 +162,7 @@ async def test_who_does_not_ask_in_time_is_closed(server: HealthServer, monkeypa
 
 
 async def test_who_does_not_take_the_answer_in_time_is_closed(
-    monkeypatch: pytest.MonkeyPatch, held: list[socket.socket]
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch, held: list[socket.socket]
 ) -> None:
     monkeypatch.setattr(health, "CALL_SECONDS", 1.0)  # the request itself is to come in time
     asked = asyncio.Event()
@@ -171,13 +171,11 @@ async def test_who_does_not_take_the_answer_in_time_is_closed(
         asked.set()
         return Page(b"x" * (8 << 20))
 
-    server = HealthServer({"/large": large})
-    await server.listen(0)
+    monkeypatch.setitem(server._pages, "/large", large)
     held.append(await caller(server.port, "127.0.0.1", b"GET /large HTTP/1.1\r\n\r\n"))
     async with within("the request"):
         await asked.wait()
     await ended(server)
-    server.close()
 
 
 async def test_a_stop_waits_for_nobody(server: HealthServer, held: list[socket.socket]) -> None:
